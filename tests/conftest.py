@@ -13,6 +13,8 @@ os.environ["OMP_NUM_THREADS"] = "1"
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -58,9 +60,16 @@ def one_thread() -> None:
 
 @pytest.fixture(scope="module")
 def small_forests() -> Iterator[None]:
-    """30 trees in place of 300, for tests of what a fit takes and gives: of a small table, trees are most of its seconds."""
+    """A tenth of the trees, for tests of what a fit takes and gives: of a small table, trees are most of its seconds."""
+    from oneof.learners.set_trees import weigh_candidates
+
+    def weigh_by_few_trees(x: Any, sets: Any, config: Any, seed: int = 0, n_jobs: int | None = None) -> Any:
+        few = replace(config, rounds=2, trees_per_round=6)
+        return weigh_candidates(x, sets, few, seed, n_jobs)
+
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("oneof.learners.config.TreesConfig.per_fold", lambda trees, classes: 3)
+        patched.setattr("oneof.learners.set_trees.weigh_candidates", weigh_by_few_trees)
         yield
 
 

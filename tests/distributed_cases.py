@@ -125,8 +125,8 @@ def digits(**options):
         views=oneof.data.augment.views("plain", "mnist"),
         trials=[Trial(seed=0, lr=0.03, scaling="none", rows=order[:700], test=order[-300:])],
         network=LeNet(),
-        purify=Pop(warm_up=6, interval=2, window=2),
-        training=Training(14, 50),
+        purify=Pop(warm_up=4, interval=2, window=2),
+        training=Training(8, 50),
         labels=data.target,
         **options,
     )

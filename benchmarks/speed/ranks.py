@@ -1,6 +1,6 @@
 """Ranks of data-parallel training against one process: accuracy on pictures, bytes sent, and what one NCCL rank costs a step.
 
-    python benchmarks/speed/ranks.py accuracy [--data digits cifar10] [--seeds 5] [--n-jobs 2]
+    python benchmarks/speed/ranks.py accuracy [--data digits cifar10] [--seeds 5] [--n-jobs 2] [--results results/ranks.jsonl]
     python benchmarks/speed/ranks.py nccl [--epochs 12]
 
 accuracy: PRODEN + POP with LeNet on sklearn's digits (1,297 rows to train on) and on 2,000 rows of CIFAR-10 (ONEOF_DATA), by one process and by
@@ -13,10 +13,12 @@ NCCL whose gradients really go through all_reduce. Both must be captured; the se
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 import time
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -75,14 +77,18 @@ def accuracy_of(name: str, seed: int, n_jobs: int, epochs: int) -> float:
     return float(fitted.history["accuracy"][-1, 0])
 
 
-def compare_accuracy(names: list[str], n_seeds: int, n_jobs: int, epochs: int) -> None:
-    """Print the accuracy of one process and of several ranks."""
+def compare_accuracy(names: list[str], n_seeds: int, n_jobs: int, epochs: int, results: Path | None) -> None:
+    """Print the accuracy of one process and of several ranks; add a row for each seed to the file."""
     for name in names:
         differences = []
         for seed in range(100, 100 + n_seeds):
             alone = accuracy_of(name, seed, 1, epochs)
             together = accuracy_of(name, seed, n_jobs, epochs)
             differences.append(together - alone)
+            row = {"data": name, "seed": seed, "epochs": epochs, "ranks": n_jobs, "alone": alone, "together": together}
+            if results is not None:
+                with results.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps({**row, "torch": torch.__version__}) + "\n")
             print(f"{name} seed {seed}: one process {alone:.4f}, {n_jobs} ranks {together:.4f}", flush=True)
         error = np.std(differences, ddof=1) / np.sqrt(n_seeds) if n_seeds > 1 else np.nan
         print(f"{name}: {n_jobs} ranks less one process {np.mean(differences):+.4f} ± {error:.4f}", flush=True)
@@ -161,11 +167,12 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--n-jobs", type=int, default=2)
     parser.add_argument("--epochs", type=int, default=20)
+    parser.add_argument("--results", type=Path, help="of accuracy: a file of rows to add to")
     arguments = parser.parse_args()
     if arguments.what == "nccl":
         compare_nccl(min(arguments.epochs, 12))
     else:
-        compare_accuracy(arguments.data, arguments.seeds, arguments.n_jobs, arguments.epochs)
+        compare_accuracy(arguments.data, arguments.seeds, arguments.n_jobs, arguments.epochs, arguments.results)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,8 @@ from oneof.data.roles import ColumnRoles
 from oneof.learners.config import EnsembleConfig, FitConfig
 from oneof.runs.fit_table import FitSpec, fit_table
 
+pytestmark = pytest.mark.usefixtures("small_forests")
+
 OPTIONS = [
     "candidates",
     "not",

@@ -18,6 +18,8 @@ from oneof.inspect import advice
 from oneof.runs.folder import Run
 from oneof_paper.synthetic import mixture
 
+pytestmark = pytest.mark.usefixtures("small_forests")
+
 DATA = mixture(n=240, d=2, c=3, separation=4.0, seed=0)
 MASK = generate(DATA.labels, 3, Flip(0.4), seed=1)
 SHORT = ("--networks", 2, "--epochs", 3)

@@ -85,7 +85,7 @@ def test_texts_are_embedded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     roles = ColumnRoles(features=("x0",), text=("note",), text_model=MODELS["text"])
     encoding = learn_encoding(table, roles, cache=tmp_path)
     assert encoding.names == ["x0", "note[0]", "note[1]"]
-    assert encoding.made == [f"note[0] to note[1] are made from the text by {MODELS['text']}"]
+    assert encoding.derived_features == [f"note[0] to note[1] are made from the text by {MODELS['text']}"]
     x = encoding.transform(table, cache=tmp_path)
     assert x.tolist() == [[1, 3, 1], [2, 0, 0], [3, 2, 1]]
     encoding.transform(columns([[1]], note=["fgh"]), cache=tmp_path)

@@ -293,7 +293,7 @@ def test_bytes_in_a_column_are_pictures(wrapped: bool) -> None:
     assert encoding.pixels == (ImageSpec("shot", 1, 8),)
     found = encoding.pictures(table.columns, Path())
     assert found.readable.tolist() == [True, False]
-    assert encoding.made == ["shot[0] to shot[63] are made of the picture's levels 0 to 255, (1, 8, 8)"]
+    assert encoding.derived_features == ["shot[0] to shot[63] are made of the picture's levels 0 to 255, (1, 8, 8)"]
 
 
 def test_pictures_are_learned_from_alone() -> None:

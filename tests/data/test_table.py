@@ -48,7 +48,7 @@ def table(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
 def test_every_part_is_read_from_every_form(table: Any) -> None:
     read = read_table(table, PARTS)
     np.testing.assert_array_equal(read.columns.numbers, np.array([[1.5], [np.nan], [3], [4]], np.float32))
-    assert read.columns.words == {"zip": ["1", "2", "1", "2"], "hue": ["red", None, "blue", "red"]}
+    assert read.columns.non_numeric == {"zip": ["1", "2", "1", "2"], "hue": ["red", None, "blue", "red"]}
     assert read.candidates.classes.tolist() == ["cat", "dog", "fox"]
     assert read.candidates.mask.astype(int).tolist() == [[1, 1, 0], [1, 0, 0], [0, 1, 0], [1, 0, 0]]
     assert read.gold is not None
@@ -146,7 +146,7 @@ def test_infinity_is_no_gap() -> None:
 
 def test_to_predict_every_column_must_be_there_and_hold_what_it_held() -> None:
     roles = read_table(TABLE, PARTS).roles
-    assert read_columns(TABLE.select(["zip", "hue", "size"]), roles).words["hue"] == ["red", None, "blue", "red"]
+    assert read_columns(TABLE.select(["zip", "hue", "size"]), roles).non_numeric["hue"] == ["red", None, "blue", "red"]
     with pytest.raises(ValueError, match="column 'zip' must be in the table"):
         read_columns(TABLE.drop(["zip"]), roles)
     with pytest.raises(ValueError, match="column 'size' must hold numbers, as in training; the table, row 0 is "):
@@ -256,12 +256,14 @@ def test_labels_are_texts_or_numbers() -> None:
 def test_a_category_is_the_same_whether_read_as_text_or_as_numbers_with_gaps(tmp_path: Path) -> None:
     path = tmp_path / "zip.csv"
     path.write_text("zip,size,candidates\n1,1.5,cat\n,2.5,dog\n3,0.5,cat|dog\n")
-    from_file = columns_of(path, categories=("zip",), features=("size",)).columns.words["zip"]
-    from_frame = read_columns(pd.read_csv(path), ColumnRoles(features=("size",), categories=("zip",))).words["zip"]
+    from_file = columns_of(path, categories=("zip",), features=("size",)).columns.non_numeric["zip"]
+    from_frame = read_columns(pd.read_csv(path), ColumnRoles(features=("size",), categories=("zip",))).non_numeric[
+        "zip"
+    ]
     assert from_file == from_frame == ["1", None, "3"]
     pd.read_csv(path).to_csv(path, index=False)  # now it says 1.0 and 3.0
     assert "1.0" in path.read_text()
-    assert columns_of(path, categories=("zip",), features=("size",)).columns.words["zip"] == from_frame
+    assert columns_of(path, categories=("zip",), features=("size",)).columns.non_numeric["zip"] == from_frame
 
 
 def test_truths_in_a_csv_are_numbers(tmp_path: Path) -> None:
@@ -300,7 +302,7 @@ def test_the_hint_on_identifiers_obeyed_adds_the_column_and_drops_none() -> None
     assert "--category NAME" in hint
     after = read_table(table, ColumnRoles(categories=("who",)))
     assert after.columns.names == before.columns.names == ["size"]
-    assert list(after.columns.words) == ["who"]
+    assert list(after.columns.non_numeric) == ["who"]
 
 
 def test_the_hint_on_row_numbers_obeyed_drops_no_column() -> None:
@@ -385,7 +387,7 @@ def test_a_column_that_says_it_is_a_category_is_one_unless_it_names_the_rows() -
     names = [f"no. {i}" for i in range(40)]
     frame = pd.DataFrame({"hue": ["red", "blue"] * 20, "who": names, "candidates": ["cat|dog", "cat"] * 20})
     table = read_table(frame.astype({"hue": "category", "who": "category"}))
-    assert table.columns.words == {"hue": ["red", "blue"] * 20}
+    assert table.columns.non_numeric == {"hue": ["red", "blue"] * 20}
     assert (table.roles.categories, table.left_out) == (("hue",), {"who": "identifier"})
 
 
@@ -453,14 +455,14 @@ def test_a_frame_of_features_is_read_as_the_same_columns_of_a_file(
         assert caplog.messages == left_out_lines(file.left_out, of_a_frame=True)
         np.testing.assert_array_equal(columns.numbers, file.columns.numbers)
         assert columns.names == file.columns.names == ["size", "old", "day"]
-        assert columns.words == file.columns.words == {"hue": ["red", "blue"] * 20}
+        assert columns.non_numeric == file.columns.non_numeric == {"hue": ["red", "blue"] * 20}
         assert (roles.features, roles.dates) == (file.roles.features, file.roles.dates)
         assert uses == {name: use for name, use in file.uses.items() if name != "candidates"}
         again = read_columns(given, roles)
         np.testing.assert_array_equal(again.numbers, columns.numbers)
     marked = frame[["size", "hue"]].astype({"hue": "category"})
     columns, roles, _ = read_features(marked)
-    assert columns.words == read_table(tmp_path / "t.csv", ColumnRoles(categories=("hue",))).columns.words
+    assert columns.non_numeric == read_table(tmp_path / "t.csv", ColumnRoles(categories=("hue",))).columns.non_numeric
     assert roles.categories == ("hue",)
 
 

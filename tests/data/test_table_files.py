@@ -267,7 +267,7 @@ def test_a_cell_of_megabytes_is_read_wherever_it_stands(tmp_path, cell, place):
     path = write(tmp_path / "a.csv", "a,note,candidates\n" + "".join(rows))
     columns = read_table(path, ColumnRoles(features=("a",), text=("note",))).columns
     assert columns.numbers[:, 0].tolist() == list(range(2000))
-    assert [len(note) for note in columns.words["note"]].index(max(len(cell.strip('"')), 5)) == place
+    assert [len(note) for note in columns.non_numeric["note"]].index(max(len(cell.strip('"')), 5)) == place
 
 
 def test_a_row_that_is_too_long_names_the_file(tmp_path, monkeypatch):

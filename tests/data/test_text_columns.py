@@ -98,11 +98,11 @@ def test_every_form_of_table_gives_the_same_columns(form: str, tmp_path: Path) -
     read = read_table(in_form(table, form, tmp_path))
     assert read.columns.names == ["size", "count", "old"]
     assert read.columns.numbers[:2, 1:].tolist() == [[1, 1], [2, 0]]
-    assert read.columns.words == {"hue": ["red", None, "blue", "red"] * 6}
+    assert read.columns.non_numeric == {"hue": ["red", None, "blue", "red"] * 6}
     assert read.uses["hue"].use == "category"
     assert read.uses["candidates"].use == "candidates"
     again = read_columns(in_form(table.drop_columns("candidates"), form, tmp_path), read.roles)
-    assert again.words == read.columns.words
+    assert again.non_numeric == read.columns.non_numeric
 
 
 def test_a_frame_of_any_library_is_read_by_the_arrow_protocol() -> None:
@@ -116,7 +116,7 @@ def test_a_frame_of_any_library_is_read_by_the_arrow_protocol() -> None:
             return pa.table({"hue": texts, "size": RNG.normal(size=30)}).__arrow_c_stream__(requested_schema)
 
     features = read_features(Frame())
-    assert features.columns.words == {"hue": ["red", "blue"] * 15}
+    assert features.columns.non_numeric == {"hue": ["red", "blue"] * 15}
     assert features.columns.names == ["size"]
 
 
@@ -132,7 +132,7 @@ def test_a_categorical_type_overrules_many_values_but_not_a_name_for_every_row(
 
 def test_objects_of_several_kinds_are_what_they_would_be_in_a_file() -> None:
     frame = pd.DataFrame({"grade": ["low", 2, None, 3.0] * 10, "size": RNG.normal(size=40)})
-    assert read_features(frame).columns.words == {"grade": ["low", "2", None, "3"] * 10}
+    assert read_features(frame).columns.non_numeric == {"grade": ["low", "2", None, "3"] * 10}
 
 
 def notes(**more: Any) -> pd.DataFrame:

@@ -143,7 +143,7 @@ def test_deterministic_rows_are_equal_to_the_bit(folder, tmp_path):
 @pytest.mark.usefixtures("deterministic")
 def test_deterministic_fits_write_the_same_weights(tmp_path, monkeypatch, capsys):
     """In this process and in another."""
-    file = write_table(tmp_path)
+    file = write_table(tmp_path, rows=100)
     for name, run in (("one", call), ("two", call_alone)):
         words = ("fit", file, "--out", tmp_path / name, "--networks", 2, "--epochs", 3, "--deterministic")
         done = run(*map(str, words))

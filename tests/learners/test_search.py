@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 
 import numpy as np
 import pytest
@@ -13,10 +13,11 @@ from oneof.candidates.generate import Flip, generate
 from oneof.data.scaling import SCALINGS, RawAndRankScaling
 from oneof.data.splits import split_rows
 from oneof.data.with_ranks import fit_quantiles
-from oneof.learners.config import EnsembleConfig, NetworkConfig
+from oneof.learners.config import SETTINGS, EnsembleConfig, FitConfig, NetworkConfig
 from oneof.learners.kernel import KernelConfig, leave_one_out_scores
 from oneof.learners.scaling import SCALINGS_WITH_RANKS
-from oneof.methods import BalancedProden, Proden
+from oneof.methods import METHODS, BalancedProden, Proden
+from oneof.purify import PURIFY
 from oneof_paper.synthetic import mixture
 
 DATA = mixture(n=400, d=3, c=4, separation=4.0, seed=0)
@@ -296,3 +297,17 @@ def test_unknown_rule():
 def test_raw_scaling_hides_the_ranks():
     scaling = RawAndRankScaling("feature", ranks=False)
     assert scaling(torch.randn(9, 4, dtype=torch.float64)).scale[2:].tolist() == [0, 0]
+
+
+def classes_within(settings: object) -> set[type]:
+    """Return the classes of settings, and of all that they hold."""
+    classes = {type(settings)}
+    for field in fields(settings):
+        value = getattr(settings, field.name)
+        if is_dataclass(value):
+            classes |= classes_within(value)
+    return classes
+
+
+def test_all_settings_of_a_fit_can_be_read_back_from_a_run():
+    assert classes_within(FitConfig()) <= {*SETTINGS, *METHODS.values(), *PURIFY.values()}

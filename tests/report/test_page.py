@@ -29,6 +29,8 @@ from oneof.review.cards import shown_table
 from oneof.runs.folder import Run
 from oneof.runs.purified import read_purified
 
+pytestmark = pytest.mark.usefixtures("small_forests")
+
 VOID = {"meta", "link", "input", "br", "img"}
 
 

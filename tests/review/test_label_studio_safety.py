@@ -26,6 +26,8 @@ from oneof.review.tokens import remember_token, remembered_token
 from oneof.runs.decisions import Log
 from oneof.runs.fit_table import FitSpec, fit_table
 
+pytestmark = pytest.mark.usefixtures("small_forests")
+
 TOKEN = "of-the-test-and-of-nothing-else"
 CREATED = {"action": "ANNOTATION_CREATED", "task": task_of(0), "annotation": annotation(1, "cat")}
 

@@ -24,6 +24,8 @@ from oneof.runs.fit_table import FitSpec, fit_table
 from oneof.runs.folder import Run, fingerprint
 from oneof.votes.read import VotesFile
 
+pytestmark = pytest.mark.usefixtures("small_forests")
+
 CONFIG = '<View>\n  <Text name="words" value="$text"/>\n  <Choices name="animal" toName="words" choice="single">\n    <Choice value="cat"/>\n  </Choices>\n</View>'
 PROJECT = "3.1731722400"
 SETUP = {"project": PROJECT, "schema": CONFIG, "hostname": "http://localhost:8080", "access_token": "0f" * 20, "extra_params": None}  # fmt: skip

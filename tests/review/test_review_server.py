@@ -255,6 +255,52 @@ def test_a_body_that_no_log_can_hold_is_refused(server: ReviewServer, body: byte
     assert "\n" not in reply["error"]
 
 
+@pytest.mark.parametrize(
+    ("lines", "body", "status", "said"),
+    [
+        (["Transfer-Encoding: chunked"], b"2\r\n{}\r\n0\r\n\r\n", 400, "a body in chunks"),
+        (["Content-Length: 2", "Transfer-Encoding: chunked"], b"2\r\n{}\r\n0\r\n\r\n", 400, "a body in chunks"),
+        (["Content-Length: 2", "Content-Length: 40"], b"{}", 400, "2, 40"),
+        (["Content-Length: 40"], b"{}", 400, "2 of 40 bytes came"),
+    ],
+)
+def test_a_body_whose_length_is_not_known_is_refused(
+    server: ReviewServer, lines: list[str], body: bytes, status: int, said: str
+) -> None:
+    head = [f"Host: 127.0.0.1:{server.server_port}", f"X-Token: {server.token}", *lines]
+    found, reply = send_raw(server, "POST /api/close HTTP/1.1\r\n" + "\r\n".join(head) + "\r\n\r\n", body)
+    assert found == status
+    assert said in json.loads(reply)["error"]
+
+
+@pytest.mark.parametrize("method", ["PUT", "DELETE", "OPTIONS", "TRACE", "BREW"])
+def test_other_methods_are_refused_in_one_line(server: ReviewServer, method: str) -> None:
+    status, reply = send_raw(server, f"{method} / HTTP/1.1\r\nHost: 127.0.0.1:{server.server_port}\r\n\r\n")
+    assert status == 501
+    assert json.loads(reply)["error"].startswith("Unsupported method")
+
+
+def test_a_request_that_does_not_arrive_whole_is_told(server: ReviewServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RequestHandler, "timeout", 0.2)
+    head = f"Host: 127.0.0.1:{server.server_port}\r\nX-Token: {server.token}\r\nContent-Length: 9\r\n\r\n"
+    status, reply = send_raw(server, f"POST /api/close HTTP/1.1\r\n{head}", b"{", ends=False)
+    assert status == 408
+    assert "must arrive whole" in json.loads(reply)["error"]
+
+
+def send_raw(server: ReviewServer, head: str, body: bytes = b"", ends: bool = True) -> tuple[int, bytes]:
+    """Send bytes, and perhaps the end of the sending; return the status and the body of the reply."""
+    with socket.create_connection(("127.0.0.1", server.server_port), timeout=30) as line:
+        line.sendall(head.encode() + body)
+        if ends:
+            line.shutdown(socket.SHUT_WR)
+        reply = b""
+        while chunk := line.recv(1 << 16):
+            reply += chunk
+    status = int(reply.split(b" ")[1])
+    return status, reply.partition(b"\r\n\r\n")[2]
+
+
 @pytest.mark.parametrize("seconds", [1e400, -1])
 def test_seconds_are_finite_and_not_negative(server: ReviewServer, seconds: float) -> None:
     person = Person(server)
@@ -325,6 +371,8 @@ def test_a_run_that_was_renamed_while_it_is_reviewed_gets_no_ghost(server: Revie
     status, reply = person.ask("/api/decide", {"answer": answer})
     assert status == 500
     assert "moved" in reply["error"]
+    status, reply = person.ask("/api/state")  # without the log it would say that nothing is decided
+    assert (status, "moved" in reply["error"]) == (500, True)
     assert not folder.exists()
 
 

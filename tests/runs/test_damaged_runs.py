@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
@@ -22,7 +23,7 @@ from safetensors.torch import load, save
 
 from oneof.cli import main
 from oneof.learners.config import EnsembleConfig, FitConfig
-from oneof.runs.fit_table import FitSpec, fit_table
+from oneof.runs.fit_table import FitSpec, fit_again, fit_table
 from oneof.runs.folder import Run
 from oneof.runs.stored_model import checksum
 
@@ -110,6 +111,7 @@ def claim_member(**claims: object) -> Callable[[dict[str, Any]], object]:
         (claim_pixels(10**9), "encoding.pixels must have 1 or 3 channels"),
         (claim_member(hidden=[1] * 100_000), "members.hidden must have at most 1,000 layers"),
         (claim_member(networks=10**9), "members must have at most 10,000 networks"),
+        (claim_member(hidden=[2**64]), "members must have sizes of at most 2,147,483,648"),
     ],
 )
 def test_what_a_model_claims_is_summed_before_anything_is_made_of_it(
@@ -138,6 +140,48 @@ def test_a_purified_table_of_another_size_is_not_read(run: Path, monkeypatch: py
     monkeypatch.setattr("oneof.runs.folder.GIGABYTES", 1e-6)
     with pytest.raises(ValueError, match=r"purified\.parquet must .*it holds more than 1e-06 GB"):
         _ = Run.open(run).purified
+
+
+def test_lists_that_are_longer_than_any_row_can_have_are_not_read(run: Path) -> None:
+    """A long run of one value takes next to no bytes, and a table that is read in batches has no largest size."""
+    table = pq.read_table(run / "purified.parquet")
+    offsets = pa.array([0] + [1_000_000] * table.num_rows, pa.int32())
+    long_lists = pa.ListArray.from_arrays(offsets, pa.array(np.zeros(1_000_000, dtype=np.int64)))
+    position = table.column_names.index("neighbours")
+    pq.write_table(table.set_column(position, "neighbours", long_lists), run / "purified.parquet")
+    assert (run / "purified.parquet").stat().st_size < 100_000
+    opened = Run.open(run)
+    for read in (lambda: opened.purified, lambda: opened.original, lambda: list(opened.purified_batches(10))):
+        with pytest.raises(ValueError, match=r"purified\.parquet must .*its lists are longer than"):
+            read()
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("trees", "count"), 10**12),
+        (("kernel", "rounds"), 10**12),
+        (("n_networks",), 10**12),
+        (("n_folds",), 10**12),
+        (("hidden",), [10**12]),
+        (("epochs",), -1),
+    ],
+)
+def test_settings_of_a_run_that_would_never_end_are_refused(
+    whole: Path, run: Path, path: tuple[str, ...], value: object, tmp_path: Path
+) -> None:
+    shutil.copy(whole.parent / "table.csv", run.parent)
+
+    def claim(facts: dict[str, Any]) -> None:
+        holder = facts["asked"]["config"]["ensemble"]
+        for name in path[:-1]:
+            holder = holder[name]
+        holder[path[-1]] = value
+
+    edit(run / "run.json", claim)
+    with pytest.raises(ValueError, match=rf"asked\.config\.ensemble\.{path[0]}.* must lie between 0 and 100,000"):
+        fit_again(run, tmp_path / "again")
+    assert not (tmp_path / "again").exists()
 
 
 @pytest.mark.parametrize("name", ["report", "predict", "clean", "fit"])

@@ -18,6 +18,8 @@ from oneof.runs.decisions import DECISIONS, Decision, Log, ResolvedDecision, dec
 from oneof.runs.explain import explained
 from oneof.runs.folder import Run, fingerprint
 
+pytestmark = pytest.mark.usefixtures("small_forests")
+
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:

@@ -32,6 +32,8 @@ from oneof.runs.export import export_model
 from oneof.runs.export_module import codes, normal_quantile, normal_scores
 from oneof.training.stack import Stack
 
+pytestmark = pytest.mark.usefixtures("small_forests")
+
 RNG = np.random.default_rng(0)
 X = np.stack([RNG.normal(1000, 50, 300), RNG.integers(3, size=300), RNG.exponential(size=300)], axis=1).astype(
     np.float32

@@ -14,6 +14,8 @@ from oneof.runs.fit_table import LOCK, FitSpec, fit_table
 from oneof.storage.files import atomic_write
 from oneof.storage.locks import exclusive_lock
 
+pytestmark = pytest.mark.usefixtures("small_forests")
+
 SMALL = EnsembleConfig(scalings=("feature",), lr=0.1, weight_decay=1e-3, n_networks=2, epochs=2, n_folds=None)
 ROWS = "".join(f"{i},{i % 3},{'cat|dog' if i % 2 else 'cat'}\n" for i in range(40))
 

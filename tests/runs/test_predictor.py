@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import pickle
+import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -293,3 +295,49 @@ def test_ray_predicts_what_one_process_does(run: Run, files: list[Path], tmp_pat
     for job, other in zip(here, there, strict=True):
         assert pq.read_table(job.out).equals(pq.read_table(other.out))
     assert predict_on_ray(predictor, there, show=False).n_files == 0
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # Ray's own
+def test_a_node_of_ray_that_dies_costs_no_row(run: Run, tmp_path: Path) -> None:
+    ray = pytest.importorskip("ray", reason="ray is not installed: pip install ray")
+    from ray.cluster_utils import Cluster
+
+    from oneof.runs.ray_predict import predict_on_ray
+
+    rows = pd.concat([new_rows(seed=i) for i in range(100)], ignore_index=True)
+    files = []
+    (tmp_path / "new").mkdir()
+    for i in range(40):
+        files.append(tmp_path / "new" / f"{i:02d}.parquet")
+        rows.assign(id=[f"{i}-{j}" for j in range(len(rows))]).to_parquet(files[-1])
+    predictor = Predictor(run.folder, columns=["id"])
+    here = plan_jobs(predictor, files, tmp_path / "here")
+    there = plan_jobs(predictor, files, tmp_path / "there")
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    node = cluster.add_node(num_cpus=1)
+    ray.init(address=cluster.address, log_to_driver=False)
+    done_at_removal: list[int] = []
+
+    def remove_node() -> None:
+        while sum(job.out.exists() for job in there) < len(there) // 2:
+            time.sleep(0.05)
+        done_at_removal.append(sum(job.out.exists() for job in there))
+        cluster.remove_node(node, allow_graceful=False)
+
+    remover = threading.Thread(target=remove_node, daemon=True)
+    remover.start()
+    try:
+        predict_on_ray(predictor, there, show=False)
+        remover.join(timeout=60)
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
+    assert done_at_removal
+    assert done_at_removal[0] < len(there)
+    predict_to_folder(predictor, here, show=False)
+    ids: list[str] = []
+    for job, other in zip(here, there, strict=True):
+        assert pq.read_table(job.out).equals(pq.read_table(other.out))
+        ids += pq.read_table(other.out)["id"].to_pylist()
+    assert len(ids) == len(set(ids)) == len(files) * len(rows)

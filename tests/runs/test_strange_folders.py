@@ -21,7 +21,8 @@ from PIL import Image
 from run_folder import write_run
 
 import oneof.cli
-from oneof.review.session import Review
+from oneof import PartialLabelClassifier
+from oneof.review.session import Review, _next_folder
 from oneof.runs.decisions import Decision, Log
 from oneof_paper.results import _commit
 
@@ -87,6 +88,36 @@ def test_a_fit_does_not_write_through_links_of_its_folder(
     assert f"{planted} must be a regular file; it is a link" in done.stderr
     assert precious.read_text() == MINE
     assert list(elsewhere.iterdir()) == []
+
+
+def test_a_copy_of_a_run_follows_no_links(table: Path, tmp_path: Path) -> None:
+    """The copy of a device would never end, and that of a link would hold a file from elsewhere."""
+    run = tmp_path / "run"
+    assert call("fit", str(table), "--out", str(run), "--quick").returncode == 0
+    classifier = PartialLabelClassifier.from_run(run)
+    for target in ("/dev/zero", "/etc/passwd", str(tmp_path)):
+        (run / "notes").symlink_to(target)
+        with pytest.raises(ValueError, match="notes must be a regular file; it is a link"):
+            classifier.save(tmp_path / "copy")
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["run"]
+        (run / "notes").unlink()
+    classifier.save(tmp_path / "copy")
+
+
+def test_learning_again_leaves_links_beside_the_run_alone(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run-2").symlink_to(tmp_path / "nowhere")
+    assert _next_folder(tmp_path / "run") == tmp_path / "run-3"
+
+
+def test_the_map_of_answers_replaces_a_link(tmp_path: Path, precious: Path) -> None:
+    votes = tmp_path / "votes.csv"
+    votes.write_text("item,annotator,label\n" + "".join(f"{i},ann,**Cat**\n{i},bob,cat\n" for i in range(9)))
+    (tmp_path / "map.csv").symlink_to(precious)
+    done = call("votes", str(votes), "--classes", "cat,dog", "--map-out", str(tmp_path / "map.csv"))
+    assert done.returncode == 0, done.stderr
+    assert precious.read_text() == MINE
+    assert (tmp_path / "map.csv").read_text().startswith("answer,label,count")
 
 
 def test_pixels_are_kept_in_a_new_file(pictures: Path, tmp_path: Path, precious: Path) -> None:

@@ -109,7 +109,7 @@ def test_texts_stand_beside_numbers_and_a_gap_is_zeros() -> None:
     columns = Columns("t.csv", np.ones((4, 1), np.float32), ["x"], {"note": ["red fox", None, "red fox", "blue fox"]})
     encoding = learn_encoding(columns, ColumnRoles(features=("x",), text=("note",)))
     assert encoding.names == ["x", "note[0]"]
-    assert encoding.made == ["note[0] to note[0] are made from the text by TF-IDF"]
+    assert encoding.derived_features == ["note[0] to note[0] are made from the text by TF-IDF"]
     assert encoding.roles.text == ("note",)
     x = encoding.transform(columns)
     assert x[1].tolist() == [1, 0]

@@ -39,5 +39,5 @@ def export(
             f"wrote {torch}: columns as in the table to {n_classes} probabilities; "
             f"torch.export differs by {difference:.1g} at most"
         )
-    for line in model.encoding.made:
+    for line in model.encoding.derived_features:
         echo(f"{line}: compute them before you call the model")

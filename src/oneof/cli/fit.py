@@ -66,7 +66,7 @@ def fit(
     settings: Annotated[Path | None, typer.Option(metavar="FILE", rich_help_panel=LEARNING, help="Settings of the networks, as oneof tune writes them. Default: settings that suit most tables.")] = None,
     seed: Annotated[int, typer.Option(min=0, metavar="N", rich_help_panel=LEARNING, help="Seed of everything that is drawn.")] = 0,
     device: Annotated[str, typer.Option(metavar="NAME", rich_help_panel=RESOURCES, help="Where to train: cpu, cuda or auto, the GPU, if there is one, for pictures and tables from 20,000 rows on.")] = "auto",
-    n_jobs: Annotated[int | None, typer.Option(min=1, metavar="N", rich_help_panel=RESOURCES, help="Number of processes; on pictures each takes a GPU of its own, where there are as many. The result is the same up to rounding; more processes than networks on pictures share their rows, and give the same accuracy. Default: one, or those that torchrun or SLURM started.")] = None,
+    n_jobs: Annotated[int | None, typer.Option(metavar="N", rich_help_panel=RESOURCES, help="Number of processes; -1: all processors. On tables the result is the same for any number. On pictures each takes a GPU of its own, where there are as many; more processes than networks share the rows, and give the same accuracy. Default: one, or those that torchrun or SLURM started.")] = None,
     threads: Annotated[int | None, typer.Option(min=1, metavar="N", rich_help_panel=RESOURCES, help="Threads of torch. Default: 1, with which small networks are fastest; on pictures by their number and the idle cores.")] = None,
     memory: Annotated[float, typer.Option(min=0.001, metavar="GB", rich_help_panel=RESOURCES, help="Gigabytes that training may take.")] = 1.0,
     cache_dir: CacheFolder = None,
@@ -80,6 +80,7 @@ def fit(
     from oneof.learners.base import Resources
     from oneof.learners.config import EnsembleConfig, FitConfig, ImageConfig, make_ensemble_config
     from oneof.runs.fit_table import FitSpec, RunOptions, fit_again, fit_table
+    from oneof.training.parallel import resolve_n_jobs
     from oneof.training.processes import current_group
     from oneof.votes.read import VotesFile
 
@@ -136,6 +137,7 @@ def fit(
         config=FitConfig(ensemble, images, train_on_gold=train_on_gold, seed=seed),
     )
     console = Terminal()
+    n_jobs = resolve_n_jobs(n_jobs, pictures=trains_on_pixels)
     options = RunOptions(
         resources=Resources(device=device, n_jobs=n_jobs, threads=threads, memory=int(memory * 2**30)),
         cache=cache_dir,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -17,6 +18,7 @@ from rich.table import Table
 
 from oneof.cli.columns import split_classes
 from oneof.cli.terminal import Terminal
+from oneof.storage.files import atomic_write
 
 if TYPE_CHECKING:
     from oneof.votes import Summary
@@ -198,11 +200,13 @@ def _is_same_file(first: Path, second: Path) -> bool:
 
 def _write_meanings(meanings: Sequence[Meaning], path: Path) -> None:
     """Write what answers were mapped to, in the form that `--map` reads."""
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(["answer", "label", "count"])
-        for meaning in meanings:
-            writer.writerow([meaning.answer, "|".join(meaning.labels), meaning.n_answers])
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+    writer.writerow(["answer", "label", "count"])
+    for meaning in meanings:
+        writer.writerow([meaning.answer, "|".join(meaning.labels), meaning.n_answers])
+    with atomic_write(path) as file:
+        file.write(text.getvalue().encode())
 
 
 def _to_json(summary: Summary) -> dict[str, object]:

@@ -23,9 +23,8 @@ _KIND_REASONS = {"number": "numbers", "date": "dates, as days since 1970", "cate
 class ColumnUse:
     """What one column became."""
 
-    use: (
-        str  # "number", "date", "category", "text", "image", "left out"; or "candidates", "exclusions", "gold", "group"
-    )
+    # "number", "date", "category", "text", "image", "left out"; or "candidates", "exclusions", "gold", "group"
+    use: str
     reason: str
 
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from oneof.data.embed import MODELS, embedded, open_embedder
 from oneof.data.images import ImageSpec, PictureRows, learn_image_spec, read_pictures
 from oneof.data.roles import ColumnRoles
-from oneof.data.table import Columns, Words
+from oneof.data.table import Columns, ColumnValues
 from oneof.data.text_columns import MAX_PLAIN_VALUES, MAX_VALUES
 from oneof.storage.progress import progress_bar
 
@@ -48,7 +48,7 @@ class Texts:
         """Return the number of features."""
         return int(self.axes.shape[1])
 
-    def transform(self, values: Words) -> NDArray[np.float32]:
+    def transform(self, values: ColumnValues) -> NDArray[np.float32]:
         """Return the features [n, width] of texts; zeros where a text is missing or has no known term."""
         vectorizer = _make_vectorizer(vocabulary=self.terms)
         vectorizer.idf_ = self.idf
@@ -62,7 +62,7 @@ class Texts:
         return features
 
 
-def learn_texts(column: str, values: Words, source: str) -> Texts:
+def learn_texts(column: str, values: ColumnValues, source: str) -> Texts:
     """Fit TF-IDF and a truncated SVD on the texts of a column."""
     from sklearn.decomposition import TruncatedSVD  # here: it takes a second to load, and few tables have texts
 
@@ -127,9 +127,8 @@ class Encoding:
     embedded: tuple[Embedded, ...]
     dates: tuple[str, ...] = ()  # those of `numbers` that are dates in the table
     texts: tuple[Texts, ...] = ()  # columns of text without an embedder
-    pixels: tuple[
-        ImageSpec, ...
-    ] = ()  # images without an embedder: then nothing else is encoded, and features are uint8
+    # Images without an embedder: then nothing else is encoded, and features are uint8.
+    pixels: tuple[ImageSpec, ...] = ()
     rare: dict[str, tuple[str, ...]] = field(default_factory=dict)  # column -> training values that share a feature
 
     @property
@@ -161,12 +160,12 @@ class Encoding:
         return n_features
 
     @property
-    def plain(self) -> Self:
-        """Return the encoding without texts and images."""
+    def without_vectors(self) -> Self:
+        """Return the encoding of numbers and categories alone, without texts and images."""
         return replace(self, embedded=(), texts=(), pixels=())
 
     @property
-    def made(self) -> list[str]:
+    def derived_features(self) -> list[str]:
         """Return a line for every column of texts or images: which features are made from it, and how."""
         lines = []
         for column, width, origin in self._vector_columns:
@@ -263,16 +262,16 @@ class Encoding:
             return self.pictures(columns, folder).levels
         parts = [self._impute(columns.numbers)]
         for name in self.categories:
-            parts.append(self._one_hot(name, columns.words[name]))
+            parts.append(self._one_hot(name, columns.non_numeric[name]))
         for part in self.embedded:
             _check_trusted(part, named)
             embedder = open_embedder(part.kind, part.model)
-            vectors = embedded(columns.words[part.column], embedder, folder, cache)
+            vectors = embedded(columns.non_numeric[part.column], embedder, folder, cache)
             if vectors.shape[1] != part.width:
                 raise ValueError(f"the embedder {part.model} must be the one of training; it has changed. Fit again.")
             parts.append(vectors)
         for text in self.texts:
-            parts.append(text.transform(columns.words[text.column]))
+            parts.append(text.transform(columns.non_numeric[text.column]))
         if len(parts) == 1:
             return parts[0]
         return np.hstack(parts, dtype=np.float32)
@@ -280,7 +279,7 @@ class Encoding:
     def pictures(self, columns: Columns, folder: Path, to: Path | None = None) -> PictureRows:
         """Read the images of an encoding on pixels into memory, or into a file `to`."""
         (part,) = self.pixels
-        return read_pictures(columns.words[part.column], part, folder, to)
+        return read_pictures(columns.non_numeric[part.column], part, folder, to)
 
     def unseen(self, columns: Columns) -> list[str]:
         """Return a line for every column with categories not seen in training."""
@@ -290,7 +289,7 @@ class Encoding:
         """Return the categories not seen in training, by column."""
         unseen = {}
         for column in self.categories:
-            values = {value or "" for value in columns.words[column]}
+            values = {value or "" for value in columns.non_numeric[column]}
             new_values = values - self.category_codes(column).keys()
             if new_values:
                 unseen[column] = new_values
@@ -306,7 +305,7 @@ class Encoding:
         indicators = missing[:, np.isin(self.numbers, self.gaps)]
         return np.hstack([imputed, indicators], dtype=np.float32)
 
-    def _one_hot(self, column: str, values: Words) -> NDArray[np.float32]:
+    def _one_hot(self, column: str, values: ColumnValues) -> NDArray[np.float32]:
         """Return the one-hot features [n, width] of a category; zeros for a value not seen in training."""
         codes_by_value = self.category_codes(column)
         width = self.category_width(column)
@@ -386,7 +385,7 @@ def learn_encoding(
     texts = []
     if not roles.text_model:
         for name in roles.text:
-            texts.append(learn_texts(name, columns.words[name], columns.source))
+            texts.append(learn_texts(name, columns.non_numeric[name], columns.source))
     return Encoding(
         numbers=tuple(columns.names),
         fills=tuple(float(np.nanmedian(column)) for column in columns.numbers.T),
@@ -408,7 +407,7 @@ def _learn_pixel_encoding(columns: Columns, roles: ColumnRoles, folder: Path) ->
             f"{', '.join(others)} beside {image!r}. Leave them out, or say --image-model NAME, which turns pictures "
             "into numbers."
         )
-    image_spec = learn_image_spec(image, columns.words[image], folder)
+    image_spec = learn_image_spec(image, columns.non_numeric[image], folder)
     return Encoding(numbers=(), fills=(), gaps=(), categories={}, embedded=(), pixels=(image_spec,))
 
 
@@ -416,13 +415,13 @@ def _learn_embedding(
     column: str, kind: str, model: str, columns: Columns, folder: Path, cache: Path | None
 ) -> Embedded:
     """Embed a column of texts or images, which stores the vectors in the cache, and return how wide they are."""
-    vectors = embedded(columns.words[column], open_embedder(kind, model), folder, cache)
+    vectors = embedded(columns.non_numeric[column], open_embedder(kind, model), folder, cache)
     return Embedded(column, kind, model, vectors.shape[1])
 
 
 def _learn_category(column: str, columns: Columns) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the values of a category with a feature each, and the rare ones that share a feature; both sorted."""
-    counts = Counter(value or "" for value in columns.words[column])
+    counts = Counter(value or "" for value in columns.non_numeric[column])
     if len(counts) > MAX_VALUES:
         raise ValueError(
             f"a category must have at most {MAX_VALUES} values; {columns.source}, column {column!r} has {len(counts)}. "

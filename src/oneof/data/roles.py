@@ -1,4 +1,4 @@
-"""ColumnRoles of the columns of a table: as a user writes them, and resolved for a table."""
+"""Roles of the columns of a table: as a user writes them, and resolved for a table."""
 
 import fnmatch
 from collections.abc import Mapping, Sequence
@@ -16,9 +16,8 @@ class ColumnRoles:
 
     STORED_KIND: ClassVar[str] = "Roles"  # its name in run folders
 
-    features: tuple[str, ...] = (
-        "*",
-    )  # names or globs. A text column named here is a category; for a glob, see resolve_roles
+    # Names or globs. A text column named here is a category; for a glob, see `resolve_roles`.
+    features: tuple[str, ...] = ("*",)
     categories: tuple[str, ...] = ()  # further features, read as categories even if they hold numbers
     text: tuple[str, ...] = ()  # free text
     image: tuple[str, ...] = ()  # images: names of files, or bytes
@@ -29,7 +28,7 @@ class ColumnRoles:
     ignore: tuple[str, ...] = ()  # never a feature
     separator: str = "|"
     empty: str = "error"  # or "unlabelled"
-    dates: tuple[str, ...] = ()  # those of the features that hold dates; set by resolve_roles
+    dates: tuple[str, ...] = ()  # those of the features that hold dates; set by `resolve_roles`
     text_model: str | None = None  # embedder of texts: a model of sentence-transformers, or a folder. None: TF-IDF
     image_model: str | None = None  # embedder of images: a network of timm, or a file of weights. None: train on pixels
     unpacked: float = 16.0  # gigabytes that a compressed file may unpack to
@@ -43,7 +42,7 @@ class ColumnRoles:
             raise ValueError(f"empty must be 'error' or 'unlabelled'; got {self.empty!r}.")
 
     @property
-    def words(self) -> list[str]:
+    def non_numeric(self) -> list[str]:
         """Return the features that are not read as numbers: categories, texts and images."""
         return [*self.categories, *self.text, *self.image]
 
@@ -58,17 +57,17 @@ def resolve_roles(kinds: Mapping[str, Kind], where: str, roles: ColumnRoles) -> 
     where
         What messages call the table.
     roles
-        ColumnRoles as a user wrote them.
+        Roles as a user wrote them.
 
     Returns
     -------
     resolved : ColumnRoles
-        ColumnRoles without globs: `features` are the columns of numbers and dates, `categories` all categories.
+        Roles without globs: `features` are the columns of numbers and dates, `categories` all categories.
     unassigned : dict
         Columns that match a glob but whose kind, "text", "blank" or "other", is not a feature by itself. The values of the texts
         among them decide further (`oneof.data.text_columns`).
     """
-    named = [roles.candidates, roles.exclude, roles.gold, roles.group, *roles.words, *roles.ignore]
+    named = [roles.candidates, roles.exclude, roles.gold, roles.group, *roles.non_numeric, *roles.ignore]
     assigned: list[str] = []
     for name in named:
         if not name:

@@ -16,7 +16,7 @@ from oneof.data.column_uses import ColumnUse, describe_columns
 from oneof.data.embed import MODELS, text_embedder_here
 from oneof.data.files.arrays import array_suffixes, read_arrays
 from oneof.data.files.columns import Cells, open_table, read_numbers
-from oneof.data.files.source import Source, days, wrong_cell
+from oneof.data.files.source import TableSource, days, wrong_cell
 from oneof.data.files.unpacked import check_unpacked
 from oneof.data.not_features import category_exclusion_reason, left_out_lines, number_exclusion_reason
 from oneof.data.picture import picture_cell
@@ -25,9 +25,9 @@ from oneof.data.supervision import label_text, read_supervision, unknown_gold
 from oneof.data.text_columns import TextUse, decide_texts
 
 _log = logging.getLogger(__name__)
-__all__ = ["ColumnRoles", "Columns", "Features", "Table", "Words", "read_columns", "read_features", "read_table"]
+__all__ = ["ColumnRoles", "ColumnValues", "Columns", "Features", "Table", "read_columns", "read_features", "read_table"]
 
-Words = list[Any]  # strings, None where missing; images may also be bytes
+ColumnValues = list[Any]  # strings, None where missing; images may also be bytes
 _COLUMN_SUFFIXES = (".parquet", ".pq", ".csv", ".tsv", ".csv.gz", ".tsv.gz")
 _WHOLE_FLOAT = re.compile(r"^(-?\d+)\.0+$")  # "3.0": the integer 3 in a column that became floats
 
@@ -39,7 +39,7 @@ class Columns:
     source: str  # name of the table in messages
     numbers: NDArray[np.float32]  # [n, k], NaN where missing
     names: list[str]  # [k]
-    words: dict[str, Words]  # column -> its n categories, texts or images
+    non_numeric: dict[str, ColumnValues]  # column -> its n categories, texts or images
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -50,9 +50,8 @@ class Table:
     """A table to learn from: features, candidate sets and what is known about the labels."""
 
     columns: Columns
-    roles: (
-        ColumnRoles  # with globs resolved: `features` are the columns of numbers and dates, `categories` all categories
-    )
+    # With globs resolved: `features` are the columns of numbers and dates, `categories` all categories.
+    roles: ColumnRoles
     candidates: Candidates
     gold: NDArray[np.intp] | None  # [n], -1 where unknown
     groups: list[str] | None  # [n]
@@ -107,7 +106,7 @@ def read_table(source: Any, roles: ColumnRoles = ColumnRoles(), *, bare: bool = 
     >>> import pyarrow as pa
     >>> pets = pa.table({"size": [1.5, None], "hue": ["red", "blue"], "candidates": ["cat|dog", ""], "not": ["", "dog"]})
     >>> table = read_table(pets, ColumnRoles(exclude="not"))
-    >>> table.columns.numbers.tolist(), table.columns.words, table.candidates.classes.tolist()
+    >>> table.columns.numbers.tolist(), table.columns.non_numeric, table.candidates.classes.tolist()
     ([[1.5], [nan]], {'hue': ['red', 'blue']}, ['cat', 'dog'])
     >>> table.candidates.mask.tolist()
     [[True, True], [True, False]]
@@ -161,9 +160,9 @@ def read_columns(source: Any, roles: ColumnRoles) -> Columns:
     if isinstance(source, (str, Path)):
         check_unpacked(Path(source), roles.unpacked)
     opened = open_table(source)
-    for name in (*roles.features, *roles.words):
+    for name in (*roles.features, *roles.non_numeric):
         check_column(name, opened.names, opened.name)
-    opened.check_distinct([*roles.features, *roles.words])
+    opened.check_distinct([*roles.features, *roles.non_numeric])
     for name in roles.features:
         _check_feature_kind(opened, name, name in roles.dates)
     columns, _ = _read_cells(opened, roles, [])
@@ -176,14 +175,14 @@ def check_has_columns(source: Any) -> None:
         raise ValueError(f"predictions must be for a table of columns; got {source}. Give a CSV, TSV or Parquet file.")
 
 
-def _check_feature_kind(opened: Source, name: str, is_date: bool) -> None:
+def _check_feature_kind(opened: TableSource, name: str, is_date: bool) -> None:
     """Check that a column holds dates, or numbers, as it did in training."""
     expected_kind = "date" if is_date else "number"
     if opened.kinds[name] in (expected_kind, "blank"):
         return
     # A column that Arrow takes for text may still hold numbers or dates only: its cells decide.
     if is_date:
-        for _, first_row, values in opened.pieces([], [name]):
+        for _, first_row, values in opened.chunks([], [name]):
             days(values, f"{opened.name}, column {name!r}", opened.first_row + first_row)
         return
     non_number = wrong_cell(opened, [name])
@@ -226,7 +225,7 @@ def read_features(X: Any) -> Features:
     return Features(columns, resolved, uses)
 
 
-def _resolve(opened: Source, requested: ColumnRoles) -> tuple[ColumnRoles, dict[str, str], dict[str, TextUse]]:
+def _resolve(opened: TableSource, requested: ColumnRoles) -> tuple[ColumnRoles, dict[str, str], dict[str, TextUse]]:
     """Decide the role of every column.
 
     Returns the resolved roles, the columns that are left out with the reason, and what was decided about each column of text.
@@ -290,7 +289,7 @@ def _read_array_file(path: Path, roles: ColumnRoles) -> Table:
     if roles.gold == labels_key:
         gold = labels
     missing_gold = roles.gold if gold is None else None
-    for name in (roles.exclude, missing_gold, roles.group, *roles.words):
+    for name in (roles.exclude, missing_gold, roles.group, *roles.non_numeric):
         if name:
             raise ValueError(f"column {name!r} must be in a table of columns; {path} has features and sets only.")
     requested = replace(roles, candidates=None, gold=None)
@@ -306,17 +305,17 @@ def _read_array_file(path: Path, roles: ColumnRoles) -> Table:
     return Table(columns, resolved, candidates, gold, None, left_out, uses)
 
 
-def _read_cells(source: Source, roles: ColumnRoles, other_columns: list[str]) -> tuple[Columns, Cells]:
+def _read_cells(source: TableSource, roles: ColumnRoles, other_columns: list[str]) -> tuple[Columns, Cells]:
     """Read the features, and the cells of other columns."""
-    numbers, cells = read_numbers(source, list(roles.features), [*roles.words, *other_columns])
-    words: dict[str, Words] = {}
+    numbers, cells = read_numbers(source, list(roles.features), [*roles.non_numeric, *other_columns])
+    non_numeric: dict[str, ColumnValues] = {}
     for name in roles.categories:
-        words[name] = [_category_value(cell) for cell in cells[name]]
+        non_numeric[name] = [_category_value(cell) for cell in cells[name]]
     for name in roles.text:
-        words[name] = [None if is_missing(cell) else str(cell) for cell in cells[name]]
+        non_numeric[name] = [None if is_missing(cell) else str(cell) for cell in cells[name]]
     for name in roles.image:
-        words[name] = [picture_cell(cell) for cell in cells[name]]
-    return Columns(source.name, numbers, list(roles.features), words), cells
+        non_numeric[name] = [picture_cell(cell) for cell in cells[name]]
+    return Columns(source.name, numbers, list(roles.features), non_numeric), cells
 
 
 def _category_value(cell: Any) -> str | None:
@@ -343,7 +342,7 @@ def _drop_non_features(
     for name in roles.categories:
         if name in requested_by_name:
             continue
-        reason = category_exclusion_reason(name, columns.words[name], candidates, roles.separator)
+        reason = category_exclusion_reason(name, columns.non_numeric[name], candidates, roles.separator)
         if reason:
             reasons[name] = reason
     if not reasons:
@@ -351,15 +350,15 @@ def _drop_non_features(
     positions = [j for j, name in enumerate(columns.names) if name not in reasons]
     names = [columns.names[j] for j in positions]
     numbers = np.ascontiguousarray(columns.numbers[:, positions])
-    words = {name: values for name, values in columns.words.items() if name not in reasons}
-    categories = tuple(name for name in roles.categories if name in words)
+    non_numeric = {name: values for name, values in columns.non_numeric.items() if name not in reasons}
+    categories = tuple(name for name in roles.categories if name in non_numeric)
     roles = replace(roles, features=tuple(names), categories=categories)
-    return Columns(columns.source, numbers, names, words), roles, reasons
+    return Columns(columns.source, numbers, names, non_numeric), roles, reasons
 
 
 def _check_features(columns: Columns, left_out: list[str]) -> None:
     """Raise if there is nothing to learn from, with the lines on what was left out."""
-    if columns.names or columns.words:
+    if columns.names or columns.non_numeric:
         return
     message = f"features must be columns to learn from; {columns.source} has none. Join your features to it."
     raise ValueError(" ".join([message, *left_out]))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute
 
-from oneof.data.files.source import Source, is_blank
+from oneof.data.files.source import TableSource, is_blank
 
 MAX_VALUES = 1000  # of a category: beyond it a column names rows rather than kinds
 MAX_PLAIN_VALUES = 40  # of a category whose values all have a feature of their own; see `oneof.data.encode`
@@ -67,11 +67,11 @@ class TextUse:
     reason: str
 
 
-def decide_texts(source: Source, names: Sequence[str]) -> dict[str, TextUse]:
+def decide_texts(source: TableSource, names: Sequence[str]) -> dict[str, TextUse]:
     """Read columns of text once and decide what each is."""
     profiles = {name: TextProfile() for name in names}
     if profiles:
-        for name, first_row, texts in source.pieces([], list(names)):
+        for name, first_row, texts in source.chunks([], list(names)):
             profiles[name].add(first_row, texts)
     return {name: decide_text(name, profile) for name, profile in profiles.items()}
 

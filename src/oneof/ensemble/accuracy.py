@@ -81,9 +81,8 @@ class HeldOutEval(NamedTuple):
     probabilities: FloatArray  # [m, c]
     candidates: BoolArray  # [m, c]
     gold: IntArray  # [m] true labels of a random sample, -1 elsewhere
-    cross_fitted: (
-        FloatArray  # [m, c] by a learner on which the row's own set had no influence, not even through other rows
-    )
+    # [m, c] by a learner on which the row's own set had no influence, not even through other rows
+    cross_fitted: FloatArray
     has_prior: bool = False  # whether the sets come from votes, counts or probabilities, which may all miss the truth
 
     @property

@@ -1,4 +1,4 @@
-"""The learners of an ensemble, in the order in which they need each other: kernel, networks, and those that need one label per row."""
+"""Fit the learners of an ensemble in the order in which they need each other: kernel, networks, then trees and the user's classifiers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from oneof.learners.config import NetworkConfig
 from oneof.learners.images import ImageLearner, plan_images
 from oneof.learners.kernel import CrossFitScores, KernelScores
 from oneof.learners.kernel_ensemble import KernelFit, fit_kernels, refit_on_raw_sets
-from oneof.learners.networks import NetworkLearner, check_converged
+from oneof.learners.networks import NetworkLearner, check_converged, fit_network_learners
 from oneof.learners.scaling import append_ranks
 from oneof.learners.set_trees import GrowOnSets
 from oneof.learners.sklearn_classifier import SklearnLearner
@@ -77,7 +77,7 @@ class NetworkStage(NamedTuple):
 
 
 class LabelStage(NamedTuple):
-    """Learners that were fitted on one label per row, and the kernel if it counts."""
+    """Trees and classifiers of the user's own, and the kernel if it is one of the learners."""
 
     learners: list[FittedLearner]
     warnings: list[str]
@@ -155,10 +155,11 @@ def fit_networks(data: Dataset, sets: BoolArray, kernels: KernelStage, context: 
     config = replace(config, epochs=epochs)
     context = context._replace(config=replace(context.config, ensemble=config))
     chosen = list(context.warm_start.networks) or configs
-    learners = [NetworkLearner(tuple(chosen), features, lead).fit(data, targets, context)]
+    to_train = [NetworkLearner(tuple(chosen), features, lead)]
     if "linear" in kinds and hidden != ():
         linear_configs = tuple(dict.fromkeys(chosen_config._replace(hidden=()) for chosen_config in chosen))
-        learners.append(NetworkLearner(linear_configs, features, lead, beside_mlps=True).fit(data, targets, context))
+        to_train.append(NetworkLearner(linear_configs, features, lead, beside_mlps=True))
+    learners = fit_network_learners(to_train, data, targets, context)
     check_converged(learners, [chosen_config.lr for chosen_config in chosen])
     return NetworkStage(learners, _best_kind(learners, context), chosen, kept, warnings)
 
@@ -194,28 +195,37 @@ def make_soft_labels(
 def fit_label_learners(
     data: Dataset, targets: Targets, networks: list[FittedLearner], kernels: KernelStage, context: Context
 ) -> LabelStage:
-    """Fit learners that need one label per row; the kernel joins them if it is wanted, or if there is nothing else."""
+    """Fit trees and classifiers of the user's own on the targets.
+
+    Trees and classifiers learn the most probable label of each row; the trees called set_trees learn from the sets. The kernel joins
+    them if it is one of the learners, or if there is nothing else.
+    """
     config = context.config.ensemble
     kernel = kernels.learner
     learners = []
     warnings = []
-    other_learners = [*networks, kernel] if kernel is not None and "kernel" in config.learners else networks
+    other_learners = list(networks)
+    if kernel is not None and "kernel" in config.learners:
+        other_learners.append(kernel)
 
     def is_useful(probabilities: Any) -> bool:
         """Return whether trees with these predictions get any weight, judged by the rows that they have held out so far."""
         oof = Predictions.from_single_model(probabilities, context.evaluation_sets)
         oof = oof._replace(held_out=np.asarray(probabilities.any(1)))
         trees = FittedLearner("trees", None, oof)
-        return not other_learners or bool(weigh_learners([*other_learners, trees], data, context)[-1] > 0)
+        if not other_learners:
+            return True
+        weights = weigh_learners([*other_learners, trees], data, context)
+        return bool(weights[-1] > 0)
 
     shape = targets.soft_labels.shape
     tree_learners: list[Learner] = []
     if "trees" in config.learners and config.trees.is_affordable(*shape):
         tree_learners.append(TreeLearner(config.trees, is_useful))
-    set_trees = config.set_trees.trees
-    if "set_trees" in config.learners and set_trees.is_affordable(*shape) and not data.has_prior:
+    forest_config = config.set_trees.trees
+    if "set_trees" in config.learners and forest_config.is_affordable(*shape) and not data.has_prior:
         grow = GrowOnSets(config.set_trees)
-        tree_learners.append(TreeLearner(set_trees, is_useful, grow, name="set_trees", is_nested=True))
+        tree_learners.append(TreeLearner(forest_config, is_useful, grow, name="set_trees", is_nested=True))
     for tree_learner in tree_learners:
         if context.resources.seconds_left <= 0 and kernels.soft_labels is not None:
             warnings.append("--time-limit: there was no time for trees.")

@@ -28,9 +28,8 @@ PSEUDO_ROWS = 2  # rows assumed to have a set with the truth, beside those that 
 PSEUDO_ROWS_PER_SIZE = 10  # rows assumed to have the error rate of all sizes, beside those of a size
 SAMPLE = 50_000  # sets of a large table from which power and error rates are estimated
 NOISE_THRESHOLD = 0.3  # a set that misses the truth with this probability is not trained on
-MIN_NOISE_RATE = (
-    0.02  # below this mean probability the flagged sets are those of any hard table, and all are trained on
-)
+# Below this mean probability the flagged sets are those of any hard table, and all are trained on.
+MIN_NOISE_RATE = 0.02
 MAX_ROUNDS = 3  # of search for noisy sets: without some, others stand out
 
 

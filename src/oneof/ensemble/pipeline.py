@@ -76,8 +76,11 @@ def fit(
     if data.features.shape[1] == 0:
         return resolve_votes_alone(data, config.seed)
     context, evaluation_gold = make_context(data, config, resources, warm_start)
+
+    # 1. Which sets to learn from.
     training_sets, kernel_scores = choose_training_sets(data, context)
 
+    # 2. and 3. The learners, in the order in which they need each other.
     kernels = fit_kernel_stage(data, training_sets, kernel_scores, context)
     if data.are_pictures:
         networks = fit_image_networks(data, training_sets, context)
@@ -91,23 +94,26 @@ def fit(
     targets = Targets(training_sets, soft_labels)
     label_learners = fit_label_learners(data, targets, networks.best, kernels, context)
 
+    # 4. Their weights, and the label of every row.
     learners = [*networks.best, *label_learners.learners]
     weights = weigh_learners(learners, data, context)
     weighted_learners = [learner for learner, weight in zip(learners, weights, strict=True) if weight > 0]
     predictions = combine_predictions(learners, weights).mask_unobserved(data.observed)
     resolved = resolve_labels(data, predictions, allowed_labels(data, weighted_learners, networks.sets))
 
+    # 5. What may be said about the accuracy.
     evaluated = HeldOutEval(
-        predictions.mean[eval_rows],
-        data.candidates.mask[eval_rows],
-        evaluation_gold[eval_rows],
-        choose_independent_scores(learners, weights, cross_fitted, eval_rows),
-        data.has_prior,
+        probabilities=predictions.mean[eval_rows],
+        candidates=data.candidates.mask[eval_rows],
+        gold=evaluation_gold[eval_rows],
+        cross_fitted=choose_independent_scores(learners, weights, cross_fitted, eval_rows),
+        has_prior=data.has_prior,
     ).where(predictions.held_out[eval_rows])
     accuracy = estimate_accuracy(evaluated)
+
     model = Model(data.classes, data.encoding, (), calibrate(evaluated, accuracy)).with_fitted(learners, weights)
     weighted_model = model.without_zero_weights()
-    rule = "size and device" if data.are_pictures else context.criterion
+    rule = "size and device" if data.are_pictures else context.criterion  # what chose the settings
     return FitResult(
         model=weighted_model.on_cpu(),
         purified=describe_rows(data, weighted_learners, resolved, representation, context),
@@ -134,7 +140,8 @@ def make_context(
     if (selection_gold != UNKNOWN).sum() < MIN_GOLD:
         selection_gold = np.full(len(data), UNKNOWN)
 
-    check_rows(len(data), resources.n_jobs or 1)  # before any process is started
+    if data.are_pictures:
+        check_rows(len(data), resources.n_jobs or 1)  # before any process is started
     seed = current_group(resources.n_jobs).broadcast_int(config.seed)  # processes that were started together share one
     ensemble = config.ensemble
     if data.votes is not None and not data.has_single_votes:

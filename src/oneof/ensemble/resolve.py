@@ -22,7 +22,7 @@ from oneof.training.state import Fit
 
 MIN_MARGIN = 0.3  # rows whose label leads the next candidate by less are flagged for review
 MIN_AGREEMENT = 0.7  # so are rows whose label fewer of the models predict
-OUTSIDE_THRESHOLD = 0.5  # and rows whose set misses the truth with at min_named_probability this probability
+OUTSIDE_THRESHOLD = 0.5  # and rows whose set misses the truth with at least this probability
 MIN_UNANIMOUS_VOTES = 2  # that keep a class from being lost
 
 
@@ -47,15 +47,18 @@ def resolve_labels(data: Dataset, predictions: Predictions, allowed: BoolArray) 
     scores = predictions.mean
     if data.votes is not None:
         scores = combine_with_votes(data.votes, predictions, original)
+
     shares = np.where(original, scores + np.float32(1e-12), np.float32(0))
     shares /= shares.sum(1, keepdims=True)
     label = np.where(allowed, shares, -1).argmax(1)
     if data.votes is not None and data.votes.counts is not None:
         shares, label = respect_unanimous_votes(shares, label, allowed, data.votes.counts, data.votes.vote_accuracy)
+
     probability = shares[rows, label]
     agreement = predictions.top_share[rows, label]
     is_label = np.arange(c) == label[:, None]
     margin = probability - np.where(is_label, 0, shares).max(1)
+
     missing: FloatArray = np.zeros(n)
     if data.votes is None:
         missing = probability_of_missing(predictions.mean, original)
@@ -99,24 +102,26 @@ def respect_unanimous_votes(
 ) -> tuple[NDArray[np.float32], IntArray]:
     """Return probabilities [n, c] and labels [n] that do not contradict unanimous votes (`counts` [n, c]) with too much confidence.
 
-    A label against k unanimous votes is at most as probable as k wrong votes, or as the label voted for. A class that would be the
+    A label against k unanimous votes is at most as probable as that k votes are right, vote_accuracy ** k, or as the label voted for. A class that would be the
     label of no row is given to the rows where MIN_UNANIMOUS_VOTES or more votes agree on it.
     """
     rows = np.arange(len(shares))
-    named = counts.argmax(1)
+    voted_label = counts.argmax(1)
     n_votes = counts.sum(1)
-    is_unanimous = ((counts > 0).sum(1) == 1) & allowed[rows, named]
+    is_unanimous = ((counts > 0).sum(1) == 1) & allowed[rows, voted_label]
     is_lost = np.bincount(label, minlength=shares.shape[1]) == 0
-    is_restored = is_unanimous & is_lost[named] & (n_votes >= MIN_UNANIMOUS_VOTES)
-    label = np.where(is_restored, named, label)
+    is_restored = is_unanimous & is_lost[voted_label] & (n_votes >= MIN_UNANIMOUS_VOTES)
+    label = np.where(is_restored, voted_label, label)
 
-    named_probability = shares[rows, named]
+    voted_probability = shares[rows, voted_label]
     label_probability = shares[rows, label]
-    min_named_probability = np.where(is_restored, 0.5, 1 - vote_accuracy**n_votes)
-    moved_share = np.maximum(min_named_probability - named_probability, 0) / np.maximum(1 - named_probability, 1e-12)
-    lead = np.maximum(label_probability - named_probability, 0)
+    min_voted_probability = np.where(is_restored, 0.5, 1 - vote_accuracy**n_votes)
+    moved_share = np.maximum(min_voted_probability - voted_probability, 0) / np.maximum(1 - voted_probability, 1e-12)
+    lead = np.maximum(label_probability - voted_probability, 0)
     until_equal = lead / (1 + lead)
     moved_share = np.where(is_restored, moved_share, np.minimum(moved_share, until_equal))
-    moved_share = np.where(is_unanimous & (is_restored | (label != named)), moved_share, 0)[:, None]
-    is_named = np.arange(shares.shape[1]) == named[:, None]
-    return np.asarray((1 - moved_share) * shares + moved_share * is_named, dtype=np.float32), label
+    is_contradicted = is_unanimous & (is_restored | (label != voted_label))
+    moved_share = np.where(is_contradicted, moved_share, 0)[:, None]
+    is_voted = np.arange(shares.shape[1]) == voted_label[:, None]
+    moved = (1 - moved_share) * shares + moved_share * is_voted
+    return np.asarray(moved, dtype=np.float32), label

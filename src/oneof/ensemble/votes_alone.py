@@ -15,16 +15,21 @@ from oneof.ensemble.resolve import allowed_labels, resolve_labels
 from oneof.learners.base import Predictions
 
 
+def decided_by_votes(data: Dataset) -> Dataset:
+    """Return the data set with the votes' posterior, or counts as they were given, as all that resolves its labels."""
+    if data.votes is None:
+        raise ValueError("a table without features must have votes; got none. Add columns to learn from, or votes.")
+    probabilities = data.votes.likelihood if data.votes.posterior is None else data.votes.posterior
+    return replace(data, votes=data.votes._replace(likelihood=probabilities, neighbours=None, held_out=None))
+
+
 def resolve_votes_alone(data: Dataset, seed: int) -> FitResult:
     """Give every row the label that the votes find most probable.
 
     The model has no learners, so it predicts nothing. A row without votes gets the most frequent label, and is to be reviewed.
     """
-    if data.votes is None:
-        raise ValueError("a table without features must have votes; got none. Add columns to learn from, or votes.")
+    data = decided_by_votes(data)
     n, c = data.candidates.mask.shape
-    probabilities = data.votes.likelihood if data.votes.posterior is None else data.votes.posterior
-    data = replace(data, votes=data.votes._replace(likelihood=probabilities, neighbours=None, held_out=None))
     predictions = Predictions.uninformative(n, c)
     resolved = resolve_labels(data, predictions, allowed_labels(data, [], data.candidates.mask))
 

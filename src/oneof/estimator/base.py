@@ -3,6 +3,7 @@
 import shutil
 import time
 from abc import ABCMeta, abstractmethod
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -20,6 +21,7 @@ from oneof.ensemble.accuracy import AccuracyEstimate
 from oneof.ensemble.model import Model
 from oneof.ensemble.records import FitResult
 from oneof.ensemble.review_order import asking_order
+from oneof.ensemble.with_votes import dataset_with_votes
 from oneof.estimator.arguments import (
     are_labels,
     check_gold,
@@ -32,13 +34,18 @@ from oneof.estimator.arguments import (
     single_torch_thread,
 )
 from oneof.estimator.stored import labels_to_json, params_to_json, read_stored
+from oneof.estimator.votes import check_alone_with_votes, match_items, sets_of_votes, split_items
+from oneof.learners.config import FitConfig
 from oneof.metrics import approximated_accuracy
 from oneof.runs.decisions import decided_table
 from oneof.runs.folder import Run
 from oneof.runs.purified import read_purified
 from oneof.runs.write import write_run
 from oneof.storage.files import atomic_folder
+from oneof.storage.regular import check_plain_tree
 from oneof.version import __version__
+from oneof.votes.ballots import Votes
+from oneof.votes.read import read_votes
 
 ESTIMATOR = "estimator"  # in run.json: parameters, and labels with their type
 _TINY = 1e-300  # a probability of 0 has no logarithm
@@ -59,10 +66,23 @@ class BasePartialLabelClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMe
         """Return features [n, d] made as those of the training rows."""
 
     @abstractmethod
-    def _train(self, data: Dataset) -> FitResult:
-        """Fit the ensemble that the parameters describe."""
+    def _config(self) -> FitConfig:
+        """Return what the parameters ask for."""
 
-    def fit(self, X: Any, y: Any, groups: Any = None, gold: Any = None, prior: Any = None) -> Self:
+    @abstractmethod
+    def _train(self, data: Dataset, config: FitConfig) -> FitResult:
+        """Fit the ensemble."""
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        groups: Any = None,
+        gold: Any = None,
+        prior: Any = None,
+        votes: Any = None,
+        items: Any = None,
+    ) -> Self:
         """Fit the classifier.
 
         Parameters
@@ -84,6 +104,14 @@ class BasePartialLabelClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMe
             the settings.
         prior
             Evidence for each class [n, c] in addition to the sets, such as counts of votes, in the order of `classes_`.
+        votes
+            Votes of annotators, in place of y: what `oneof.votes.read_votes` returned, or anything that it reads, such as a frame
+            with the columns `item`, `annotator` and `label`. Annotators are weighed against each other and against the features,
+            as by `oneof fit --votes`; `annotators_` says how accurate they seem. Labels are text, unless `classes` has them in
+            another type. Rows without votes may have any label.
+        items
+            With votes: the item of each row [n], or the name of the column of X that holds it, which is no feature then. None:
+            the column `item` of a frame, if there is one, else the index of a pandas frame, else the numbers of the rows from 0.
 
         Returns
         -------
@@ -92,10 +120,22 @@ class BasePartialLabelClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMe
         start = time.monotonic()
         if hasattr(self, "run_"):
             del self.run_  # read from a folder by from_run; this fit replaces it
+        ids = None
+        if votes is not None:
+            check_alone_with_votes(y, prior)
+            votes = votes if isinstance(votes, Votes) else read_votes(votes)
+            X, ids = split_items(X, items)
+        elif items is not None:
+            raise ValueError("items must be left out without votes, whose rows they are. Pass votes=, or drop items.")
         features, encoding, is_unreadable = self._encode_training_rows(X)
         n = len(features)
-        y, counts = counts_to_candidates(y)
-        candidates = read_y(y, self.classes, n, type(self).__name__)
+        if votes is not None:
+            item = match_items(votes, ids, n)
+            candidates = sets_of_votes(votes, item, self.classes)
+            counts = None
+        else:
+            y, counts = counts_to_candidates(y)
+            candidates = read_y(y, self.classes, n, type(self).__name__)
         self.classes_ = candidates.classes
         if groups is not None:
             check_length(groups, n, "groups")
@@ -112,8 +152,14 @@ class BasePartialLabelClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMe
             groups=groups,
             observed=None if is_unreadable is None else ~is_unreadable,
         )
-        self.result_ = self._train(data)
+        config = self._config()
         checksum = data.fingerprint
+        about_votes: dict[str, Any] = {}
+        if votes is not None:
+            data, ensemble, annotators = dataset_with_votes(data, votes, item, config.ensemble, config.seed)
+            config = replace(config, ensemble=ensemble)
+            about_votes = {"people": annotators, "rule": "votes"}
+        self.result_ = self._train(data, config)
         self._metadata = {
             "file": "arrays",
             "fingerprint": checksum,
@@ -126,7 +172,9 @@ class BasePartialLabelClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMe
                 "params": params_to_json(self.get_params(deep=False), self.result_.metadata["seed"]),
                 "labels": labels_to_json(self.classes_),
             },
+            **about_votes,
         }
+        self.annotators_ = about_votes.get("people", {}).get("annotators", [])
         self.accuracy_ = self.result_.accuracy
         self._set_fitted_attributes(self.result_.model, self.result_.purified, self.result_.training)
         return self
@@ -194,6 +242,7 @@ class BasePartialLabelClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMe
         check_is_fitted(self)
         with atomic_folder(Path(folder)) as unfinished:
             if hasattr(self, "run_"):
+                check_plain_tree(self.run_.folder.resolve())  # a link may lead to a device without an end
                 shutil.copytree(self.run_.folder, unfinished, dirs_exist_ok=True)
             else:
                 write_run(self.result_, unfinished, self._metadata)
@@ -213,6 +262,7 @@ class BasePartialLabelClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMe
         self.run_ = run
         self.classes_ = classes
         self.accuracy_ = AccuracyEstimate(**run.metadata["estimate"])
+        self.annotators_ = run.metadata.get("people", {}).get("annotators", [])
         self.n_features_in_ = len(run.model.encoding.names)
         self.columns_ = run.metadata.get("columns", {})
         self._dtype = np.float32

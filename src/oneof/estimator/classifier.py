@@ -20,6 +20,7 @@ from oneof.learners.base import Resources
 from oneof.learners.config import EnsembleConfig, FitConfig, get_instance, make_ensemble_config
 from oneof.methods import Method
 from oneof.purify import PURIFY, Purify
+from oneof.training.parallel import resolve_n_jobs
 
 _log = logging.getLogger(__name__)
 
@@ -70,8 +71,8 @@ class PartialLabelClassifier(BasePartialLabelClassifier):
     random_state : int, RandomState or None, default=None
         Seed of everything that is drawn. `oneof fit --seed` with the same whole number gives the same result.
     n_jobs : int or None, default=None
-        Number of processes that train the networks; the result is the same up to rounding (see `oneof.fit`). Starting them takes
-        some ten seconds, so they are for fits that take minutes. None: one, or those that torchrun or SLURM started.
+        Worker processes of joblib, among which networks, kernels and trees are dealt out, each with one thread; -1: all processors. The
+        result is the same for any number. Starting them takes some seconds. None: this process, or those that torchrun or SLURM started.
     device : str, default="auto"
         Where to train: "cpu" or "cuda", the same up to rounding. "auto": the GPU, if there is one, from 20,000 rows on. Trees grow on
         the CPU, and predictions are made there.
@@ -95,6 +96,8 @@ class PartialLabelClassifier(BasePartialLabelClassifier):
         Probability of `transduction_`.
     accuracy_ : oneof.ensemble.accuracy.AccuracyEstimate
         What is known about the accuracy on new rows: an interval, a bound, or that nothing was learned; and on what grounds.
+    annotators_ : list of dict
+        How many votes each annotator gave (`votes`) and how often they seem to be right (`accuracy`); empty without votes.
     model_ : oneof.ensemble.model.Model
         The ensemble, which predicts.
     result_ : oneof.ensemble.records.FitResult
@@ -183,14 +186,14 @@ class PartialLabelClassifier(BasePartialLabelClassifier):
             )
         return features.astype(self._dtype)
 
-    def _train(self, data: Dataset) -> FitResult:
+    def _train(self, data: Dataset, config: FitConfig) -> FitResult:
         resources = Resources(
             device=self.device,
-            n_jobs=self.n_jobs,
+            n_jobs=resolve_n_jobs(self.n_jobs),
             progress=type(self).__name__ if self.verbose else None,
         )
         with single_torch_thread():
-            return fit(data, self._config(), resources)
+            return fit(data, config, resources)
 
     def _config(self) -> FitConfig:
         """Return what to fit; what a parameter leaves open is chosen on held-out sets."""

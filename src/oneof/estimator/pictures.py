@@ -18,6 +18,7 @@ from oneof.estimator.arguments import check_positive_int, seed_from
 from oneof.estimator.base import BasePartialLabelClassifier
 from oneof.learners.base import Resources
 from oneof.learners.config import EnsembleConfig, FitConfig, ImageConfig
+from oneof.training.parallel import resolve_n_jobs
 
 _log = logging.getLogger(__name__)
 
@@ -48,7 +49,7 @@ class PartialLabelImageClassifier(BasePartialLabelClassifier):
     random_state : int, RandomState or None, default=None
         Seed of everything that is drawn.
     n_jobs : int or None, default=None
-        Number of processes that train the networks, each on a GPU of its own where there are as many. None: one, or those
+        Number of processes that train the networks, each on a GPU of its own where there are as many; -1: one for each GPU. None: one, or those
         that torchrun or SLURM started.
     verbose : bool, default=False
         Show progress: a bar in a terminal, lines elsewhere.
@@ -92,14 +93,17 @@ class PartialLabelImageClassifier(BasePartialLabelClassifier):
         pictures, _ = _read(X, pixels)
         return pictures.levels
 
-    def _train(self, data: Dataset) -> FitResult:
+    def _config(self) -> FitConfig:
         ensemble = EnsembleConfig(
             purify=EnsembleConfig.purify if self.purify else None,
             epochs=check_positive_int(self.epochs, "epochs"),
         )
         images = ImageConfig(self.architecture, self.augmentation, self.n_estimators)
-        config = FitConfig(ensemble, images, seed=seed_from(self.random_state))
-        resources = Resources(n_jobs=self.n_jobs, progress=type(self).__name__ if self.verbose else None)
+        return FitConfig(ensemble, images, seed=seed_from(self.random_state))
+
+    def _train(self, data: Dataset, config: FitConfig) -> FitResult:
+        n_jobs = resolve_n_jobs(self.n_jobs, pictures=True)
+        resources = Resources(n_jobs=n_jobs, progress=type(self).__name__ if self.verbose else None)
         return fit(data, config, resources)
 
 

@@ -24,10 +24,10 @@ from oneof.training.state import Fit
 class Resources:
     """What a fit may use. It changes nothing about the result but rounding; a deadline shortens the training."""
 
-    device: str | torch.device = (
-        "auto"  # "cpu", "cuda"; "auto": the GPU, if there is one, for pictures and large tables
-    )
-    n_jobs: int | None = None  # processes that share the training; None: those that torchrun or SLURM started, else one
+    # "cpu", "cuda"; "auto": the GPU, if there is one, for pictures and large tables
+    device: str | torch.device = "auto"
+    # worker processes of a table, ranks that train on pictures; None: those that torchrun or SLURM started, else one
+    n_jobs: int | None = None
     threads: int | None = None  # of torch, to train on pictures; None: by the size of a step and the idle cores
     memory: int | None = None  # bytes that training may take; None: half of what is free
     deadline: float | None = None  # by `time.monotonic`
@@ -38,6 +38,11 @@ class Resources:
     def seconds_left(self) -> float:
         """Return the seconds until the deadline."""
         return math.inf if self.deadline is None else self.deadline - time.monotonic()
+
+    @property
+    def maps_jobs(self) -> bool:
+        """Return whether the work on a table is mapped over `n_jobs` workers, each with one thread; a GPU is not shared so."""
+        return self.n_jobs is not None and torch.device(self.device).type == "cpu"
 
     def checkpoint_of(self, name: str) -> Path | None:
         """Return the folder in which a learner keeps its checkpoint."""
@@ -96,9 +101,8 @@ class Predictions(NamedTuple):
 
     mean: NDArray[np.float32]  # [n, c] over the models that did not train on the row; over all where all did
     held_out: BoolArray  # [n] whether any model held the row out
-    top_share: NDArray[
-        np.float32
-    ]  # [n, c] share of all models, also those trained on the row, whose best candidate it is
+    # [n, c] share of all models, also those trained on the row, whose best candidate it is
+    top_share: NDArray[np.float32]
 
     @classmethod
     def from_single_model(cls, probabilities: NDArray[np.float32], candidates: BoolArray) -> Predictions:
@@ -130,9 +134,8 @@ class FittedLearner(NamedTuple):
     oof: Predictions
     n_models: int = 1
     training: Fit | None = None  # of networks: history, removals, rows trained on
-    is_nested: bool = (
-        False  # whether a row's own set had no influence on its `oof`, not even through other rows' labels
-    )
+    # Whether a row's own set had no influence on its `oof`, not even through other rows' labels.
+    is_nested: bool = False
 
 
 class Learner(Protocol):

@@ -164,11 +164,14 @@ class FitConfig:
 
     ensemble: EnsembleConfig = EnsembleConfig()
     images: ImageConfig = ImageConfig()
-    criterion: str = (
-        "both"  # ranks settings by held-out sets: a key of `oneof.metrics.CRITERIA` or `oneof.metrics.MEANS`
-    )
+    # Ranks settings by held-out sets: a key of `oneof.metrics.CRITERIA` or `oneof.metrics.MEANS`.
+    criterion: str = "both"
     train_on_gold: bool = False  # replace sets by gold labels, which then cannot measure accuracy
     seed: int = 0  # of samples, folds and networks
+
+
+SETTINGS = (FitConfig, EnsembleConfig, ImageConfig, KernelConfig, TreesConfig, SetTreesConfig, SGD)
+"""Classes of settings that a run folder stores, and that `oneof fit --from` reads back."""
 
 
 def make_ensemble_config(

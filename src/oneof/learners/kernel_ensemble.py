@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -24,6 +25,7 @@ from oneof.learners.kernel import (
 from oneof.learners.scaling import append_ranks, scale
 from oneof.metrics import criteria, with_means
 from oneof.storage.rows import Row
+from oneof.training.parallel import map_jobs
 
 
 class ScaledKernel(NamedTuple):
@@ -128,25 +130,41 @@ def fit_kernels(
     config = config or ensemble.kernel or KernelConfig()
     ranks, ranked_features = append_ranks(data.features, torch.device(context.resources.device))
     log_prior = np.log(np.maximum(data.prior, 1e-12)) if data.has_prior else None
-    results = []
-    for scaling in scalings:
-        scaled, (shift, factor) = scale(ranked_features, scaling)
-        scores = known_scores if scaling == "both" else None
-        if scores is None:
-            scores = leave_one_out_scores(
-                scaled,
-                sets,
-                with_best_gamma(scaled, sets, config),
-                log_prior=log_prior,
-                max_rows=ensemble.max_kernel_rows,
-                seed=context.config.seed,
-                groups=data.groups if data.has_groups else None,
-            )
-        agreement = _agreement_with_sets(scores, sets, config, context)
-        kernel = ScaledKernel(shift.numpy(), factor.numpy(), scores.model)
-        results.append(ScalingScore(scaling, agreement, scores.weights, scores.scores.astype(np.float32), kernel))
+    score = partial(_score_scaling, data, sets, ranked_features, config, log_prior, context)
+    jobs = [(scaling, known_scores if scaling == "both" else None) for scaling in scalings]
+    if context.resources.maps_jobs:
+        results = map_jobs(score, jobs, context.resources.n_jobs)
+    else:
+        results = [score(job) for job in jobs]
     results.sort(key=lambda result: -result.criteria[context.criterion])
     return KernelFit(ranks, config, results)
+
+
+def _score_scaling(
+    data: Dataset,
+    sets: BoolArray,
+    ranked_features: Any,
+    config: KernelConfig,
+    log_prior: FloatArray | None,
+    context: Context,
+    job: tuple[str, KernelScores | None],
+) -> ScalingScore:
+    """Regress with one scaling, unless its scores are known."""
+    scaling, scores = job
+    scaled, (shift, factor) = scale(ranked_features, scaling)
+    if scores is None:
+        scores = leave_one_out_scores(
+            scaled,
+            sets,
+            with_best_gamma(scaled, sets, config),
+            log_prior=log_prior,
+            max_rows=context.config.ensemble.max_kernel_rows,
+            seed=context.config.seed,
+            groups=data.groups if data.has_groups else None,
+        )
+    agreement = _agreement_with_sets(scores, sets, config, context)
+    kernel = ScaledKernel(shift.numpy(), factor.numpy(), scores.model)
+    return ScalingScore(scaling, agreement, scores.weights, scores.scores.astype(np.float32), kernel)
 
 
 def refit_on_raw_sets(

@@ -5,11 +5,13 @@ Why these defaults: docs/decisions/0006-default-estimator.md. `oneof.ensemble.tu
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -18,19 +20,31 @@ from torch import Tensor
 
 from oneof.data.dataset import BoolArray, Dataset, FloatArray
 from oneof.data.splits import Split, split_rows
-from oneof.learners.base import Context, FittedLearner, Targets
+from oneof.learners.base import Context, FittedLearner, Resources, Targets
 from oneof.learners.config import EnsembleConfig, NetworkConfig
 from oneof.learners.network_models import TableNetworks, predict_held_out
 from oneof.learners.scaling import SCALINGS_WITH_RANKS, RankedFeatures
 from oneof.networks import MLP
 from oneof.purify import Removals
 from oneof.training.fit import fit
+from oneof.training.parallel import count_workers, map_jobs
 from oneof.training.processes import current_group
-from oneof.training.state import Fit
+from oneof.training.state import Fit, join
 from oneof.training.trials import Training, Trial
 
 LINEAR_BATCH_FACTOR = 4  # steps of linear models are mostly overhead
 MIN_EPOCHS = 5  # a network that was trained for fewer predicts too poorly to be of use
+
+
+class TrainingInputs(NamedTuple):
+    """What all networks of a fit are trained with."""
+
+    sets: BoolArray  # [n, c]
+    prior: FloatArray | None  # [n, c]
+    config: EnsembleConfig
+    resources: Resources
+    epochs: int
+    purify: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,9 +63,11 @@ class NetworkLearner:
 
     def fit(self, data: Dataset, targets: Targets, context: Context) -> FittedLearner:
         """Train the networks on the sets of the targets."""
-        config = context.config.ensemble
-        assert config.epochs is not None  # `EnsembleConfig.for_size` set it
-        trained = self._train(data, targets.sets, context, config.epochs)
+        (fitted,) = fit_network_learners([self], data, targets, context)
+        return fitted
+
+    def from_training(self, trained: Fit, data: Dataset) -> FittedLearner:
+        """Return trained networks as a learner, with their predictions for the rows that they held out."""
         trained = replace(trained, removals=_prepend_removals(trained, self.first_removals))
         networks = TableNetworks.from_fit(trained)
         oof = predict_held_out(networks, data.features, data.candidates.mask, trained.rows)
@@ -70,33 +86,40 @@ class NetworkLearner:
             return epochs
         begin = time.monotonic()
         without_progress = replace(context.resources, progress=None)
-        self._train(data, targets.sets, context._replace(resources=without_progress), 1, purify=False)
+        context_of_epoch = context._replace(resources=without_progress)
+        _train_learners([self], data, targets.sets, context_of_epoch, 1, purify=False)
         seconds_per_epoch = max(time.monotonic() - begin, 1e-3)
         affordable = int(min(epochs, (seconds_left / 2) // seconds_per_epoch))
         affordable = current_group(context.resources.n_jobs).broadcast_int(affordable)  # every process trains as long
         return affordable if affordable >= min(epochs, MIN_EPOCHS) else 0
 
-    def _train(self, data: Dataset, sets: BoolArray, context: Context, epochs: int, *, purify: bool = True) -> Fit:
-        config = context.config.ensemble
-        resources = context.resources
+    def train(self, trials: Sequence[Trial], inputs: TrainingInputs) -> Fit:
+        """Train the networks of some trials as one stack."""
+        config = inputs.config
+        resources = inputs.resources
         x, median = _centre_on_device(self.features.values)
         trained = fit(
             x,
-            sets,
-            trials=self._trials(data, context),
+            inputs.sets,
+            trials=trials,
             method=config.method,
-            purify=config.purify if purify else None,
+            purify=config.purify if inputs.purify else None,
             network=MLP(self.hidden),
-            training=self._training(config, epochs),
-            prior=data.prior if data.has_prior else None,
+            training=self._training(config, inputs.epochs),
+            prior=inputs.prior,
             device=resources.device,
             progress=resources.progress,
             memory=resources.memory,
-            checkpoint=resources.checkpoint_of("linear-0" if self.beside_mlps else "ensemble-0"),
+            checkpoint=resources.checkpoint_of(self.checkpoint_name),
             n_jobs=resources.n_jobs,
         )
         origin = trained.origin if median is None else median
         return replace(trained, ranks=self.features.ranks, origin=origin)
+
+    @property
+    def checkpoint_name(self) -> str:
+        """Return the name of the folder that keeps the checkpoint."""
+        return "linear-0" if self.beside_mlps else "ensemble-0"
 
     def _training(self, config: EnsembleConfig, epochs: int) -> Training:
         batch_size = config.batch_size
@@ -105,7 +128,7 @@ class NetworkLearner:
             batch_size *= LINEAR_BATCH_FACTOR
         return make_training(config, epochs, batch_size)
 
-    def _trials(self, data: Dataset, context: Context) -> list[Trial]:
+    def trials(self, data: Dataset, context: Context) -> list[Trial]:
         """Return a trial for each network, the configs in turn, each with the held-out rows of its fold."""
         config = context.config.ensemble
         seed = context.config.seed
@@ -118,6 +141,83 @@ class NetworkLearner:
             trial = make_trial(self.configs[i % len(self.configs)], network_seed, splits[i % len(splits)])
             trials.append(replace(trial, start=start_weights[i]))
         return trials
+
+
+def fit_network_learners(
+    learners: Sequence[NetworkLearner], data: Dataset, targets: Targets, context: Context
+) -> list[FittedLearner]:
+    """Train the networks of all learners; with `n_jobs`, dealt out to worker processes together."""
+    epochs = context.config.ensemble.epochs
+    assert epochs is not None  # `EnsembleConfig.for_size` set it
+    trainings = _train_learners(learners, data, targets.sets, context, epochs)
+    return [learner.from_training(trained, data) for learner, trained in zip(learners, trainings, strict=True)]
+
+
+class _StackJob(NamedTuple):
+    """Networks of a learner that are trained as one stack."""
+
+    learner: NetworkLearner
+    trials: list[Trial]
+    resources: Resources
+
+
+def _train_learners(
+    learners: Sequence[NetworkLearner],
+    data: Dataset,
+    sets: BoolArray,
+    context: Context,
+    epochs: int,
+    *,
+    purify: bool = True,
+) -> list[Fit]:
+    """Return the training of each learner."""
+    prior = data.prior if data.has_prior else None
+    inputs = TrainingInputs(sets, prior, context.config.ensemble, context.resources, epochs, purify)
+    if not context.resources.maps_jobs:
+        return [learner.train(learner.trials(data, context), inputs) for learner in learners]
+    jobs = []
+    n_jobs_of_learner = []
+    for learner in learners:
+        stacks = split_into_stacks(learner.trials(data, context), context.resources.n_jobs)
+        n_jobs_of_learner.append(len(stacks))
+        for number, trials in enumerate(stacks):
+            jobs.append(_StackJob(learner, trials, _resources_of_stack(context.resources, number, len(stacks))))
+    fits = map_jobs(partial(_train_stack, inputs), jobs, context.resources.n_jobs)
+    joined = []
+    for count in n_jobs_of_learner:
+        joined.append(join(fits[:count]))
+        fits = fits[count:]
+    return joined
+
+
+def split_into_stacks(trials: list[Trial], n_jobs: int | None) -> list[list[Trial]]:
+    """Return the trials as one stack for each job, with two or more networks each.
+
+    Every network of a stack of two or more is trained by the same arithmetic, so that its bits do not depend on how many jobs there
+    are; a network alone is multiplied by another routine.
+
+    >>> [len(stack) for stack in split_into_stacks([Trial(seed=seed) for seed in range(5)], 4)]
+    [2, 3]
+    """
+    n_stacks = count_workers(n_jobs, max(1, len(trials) // 2))
+    bounds = [len(trials) * number // n_stacks for number in range(n_stacks + 1)]
+    return [trials[start:end] for start, end in itertools.pairwise(bounds)]
+
+
+def _resources_of_stack(resources: Resources, number: int, n_stacks: int) -> Resources:
+    """Return what one of several stacks may use: a share of the memory, a checkpoint of its own; the first shows its progress."""
+    checkpoint = resources.checkpoint
+    memory = resources.memory
+    if checkpoint is not None and n_stacks > 1:
+        checkpoint = checkpoint / f"stack-{number}-of-{n_stacks}"
+    if memory is not None:
+        memory //= n_stacks
+    progress = resources.progress if number == 0 else None
+    return replace(resources, n_jobs=1, checkpoint=checkpoint, memory=memory, progress=progress)
+
+
+def _train_stack(inputs: TrainingInputs, job: _StackJob) -> Fit:
+    return job.learner.train(job.trials, inputs._replace(resources=job.resources))
 
 
 def make_trial(config: NetworkConfig, seed: int, split: Split) -> Trial:

@@ -88,9 +88,8 @@ def fit_regression_forest(
         n_jobs=n_jobs,
     )
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", UserWarning
-        )  # of rows that no tree left out, which happens in tables of a few rows
+        # In a table of few rows, some may be left out by no tree, which scikit-learn warns about.
+        warnings.simplefilter("ignore", UserWarning)
         return forest.fit(x, soft_labels)
 
 
@@ -125,7 +124,7 @@ class TreeLearner:
             origin=_origin(data.features),
             previous=previous,
             seed=seed,
-            device=device,
+            n_jobs=context.resources.n_jobs if torch.device(device).type == "cpu" else -1,  # beside a GPU all cores
         )
         checkpoint = context.resources.checkpoint_of(self.name)
         digest = None if checkpoint is None else grower.digest(data.groups)
@@ -154,7 +153,7 @@ class _FoldGrower:
     origin: NDArray[np.float64]  # [d], subtracted before features are rounded to single precision
     previous: Forest | None
     seed: int
-    device: Any
+    n_jobs: int | None  # threads; the trees are the same for any number
 
     def load_or_grow(self, number: int, train: NDArray[np.intp], path: Path | None) -> Forest:
         """Return the trees that hold out fold `number`, from the file if it has them."""
@@ -179,8 +178,7 @@ class _FoldGrower:
         x = (self.features[rows] - self.origin).astype(np.float32)
         targets = Targets(self.targets.sets[rows], self.targets.soft_labels[rows])
         tree_seed = (self.seed + seed_offset) % 2**20 * self.config.folds + number
-        n_jobs = None if torch.device(self.device).type == "cpu" else -1  # beside a GPU all cores
-        grown = self.grow_trees(x, targets, n_fresh, tree_seed, n_jobs)
+        grown = self.grow_trees(x, targets, n_fresh, tree_seed, self.n_jobs)
         trees = []
         if self.previous is not None:
             trees.append(self.previous.take(number * n_trees + n_fresh, (number + 1) * n_trees))

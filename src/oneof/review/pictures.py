@@ -49,9 +49,8 @@ def _to_png(image: Any) -> bytes:
     if width * height > (Image.MAX_IMAGE_PIXELS or width * height):
         raise ValueError(f"it has {width * height:,} pixels")
     image = ImageOps.exif_transpose(image)
-    if image.mode == "F" or image.mode.startswith(
-        "I"
-    ):  # more than 8 bits: the darkest level black, the brightest white
+    has_more_than_8_bits = image.mode == "F" or image.mode.startswith("I")
+    if has_more_than_8_bits:  # the darkest level becomes black, the brightest white
         levels = np.asarray(image, dtype=np.float64)
         span = np.ptp(levels) or 1.0
         image = Image.fromarray((255 * (levels - levels.min()) / span).astype(np.uint8))

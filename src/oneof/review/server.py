@@ -101,11 +101,13 @@ class RequestHandler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.client_closes = self.close_connection
         self.close_connection = True  # unless the whole request was read
-        self.body_was_read = "Content-Length" not in self.headers
+        self.body_was_read = not any(name in self.headers for name in ("Content-Length", "Transfer-Encoding"))
         try:
             status, reply = self._answer()
         except (ValueError, TypeError, KeyError) as error:
             return self.send_json(HTTPStatus.BAD_REQUEST, {"error": str(error)})
+        except TimeoutError:
+            return self.send_json(HTTPStatus.REQUEST_TIMEOUT, {"error": "the request must arrive whole; it did not."})
         except OSError as error:
             return self.send_json(_status_of(error), {"error": _message_of(error)})
         except Exception as error:  # whatever it is, the page is told, and the next request is answered
@@ -137,7 +139,9 @@ class RequestHandler(BaseHTTPRequestHandler):
 
     def _read_body(self) -> Json:
         """Return the JSON object in the body of the request."""
-        announced = self.headers.get("Content-Length") or ""
+        announced = ", ".join(self.headers.get_all("Content-Length", []))
+        if "Transfer-Encoding" in self.headers:
+            announced = "a body in chunks"
         length = int(announced) if announced.isdecimal() else -1
         if not 0 <= length <= self.server.max_body:
             raise ValueError(
@@ -146,6 +150,8 @@ class RequestHandler(BaseHTTPRequestHandler):
             )
         content = self.rfile.read(length)
         self.body_was_read = True
+        if len(content) < length:
+            raise ValueError(f"a request must be as long as it says; {len(content)} of {length} bytes came.")
         body = parse_json(content or b"{}")
         if not isinstance(body, dict):
             raise TypeError("a request must be a JSON object; it is another value.")
@@ -172,6 +178,14 @@ class RequestHandler(BaseHTTPRequestHandler):
         with suppress(ConnectionError):
             self.end_headers()
             self.wfile.write(content)
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """Send why a request cannot be answered as one line of JSON, not as a page."""
+        self.close_connection = True
+        self.body_was_read = False  # nobody knows how long it is
+        status = HTTPStatus(code)
+        self.command = getattr(self, "command", None) or ""
+        self.send_json(status, {"error": one_line(message or status.phrase)})
 
     def log_message(self, format: str, *args: Any) -> None:
         """Print nothing: the terminal is the person's."""

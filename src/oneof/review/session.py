@@ -2,6 +2,7 @@
 
 import errno
 import math
+import os
 import shlex
 import subprocess
 import sys
@@ -286,6 +287,7 @@ class Review:
     def state(self, who: str) -> dict[str, Any]:
         """Return what the page shows about the run, its labels and the person."""
         with self.lock:
+            self.check_folder()  # a log that is not there would read as no decisions
             self.log.refresh()
             decisions = self.log.active_decisions
             ids = [decision.id for decision in decisions]
@@ -386,7 +388,7 @@ def _next_folder(folder: Path) -> Path:
         number = "1"
     for k in count(int(number) + 1):
         path = folder.with_name(f"{stem}-{k}")
-        if not path.exists():
+        if not os.path.lexists(path):  # not even a link that leads nowhere
             return path
     raise AssertionError("unreachable")
 

@@ -148,7 +148,7 @@ class _CellStream:
         """Return the next cells."""
         while sum(len(chunk) for chunk in self._chunks) < n_rows:
             batch = next(self._batches)
-            self._chunks += [values for _, _, values in batch.pieces([], [self.name])]
+            self._chunks += [values for _, _, values in batch.chunks([], [self.name])]
         cells = pa.chunked_array(self._chunks)
         self._chunks = cells.slice(n_rows).chunks
         return cells.slice(0, n_rows)

@@ -114,8 +114,8 @@ def _metadata(model: Model) -> dict[str, Any]:
         NUMBERS: list(encoding.numbers),
         CATEGORIES: encoding.categories,
         "rare": encoding.rare,
-        VECTORS: encoding.names[len(encoding.plain.names) :],
-        "made": encoding.made,
+        VECTORS: encoding.names[len(encoding.without_vectors.names) :],
+        "made": encoding.derived_features,
     }
     return {name: lines for name, lines in metadata.items() if lines}
 
@@ -173,11 +173,11 @@ def _example_columns(model: Model) -> tuple[dict[str, NDArray[Any]], NDArray[Any
     for column in encoding.categories:
         known = encoding.category_codes(column)
         texts.append(rng.choice([*known, "never seen"], len(features)))
-    vectors = features[:, len(encoding.plain.names) :]
+    vectors = features[:, len(encoding.without_vectors.names) :]
     text_columns = {}
     for column, cells in zip(encoding.categories, texts, strict=True):
         text_columns[column] = list(cells)
-    encoded = encoding.plain.transform(Columns("the check", numbers, list(encoding.numbers), text_columns))
+    encoded = encoding.without_vectors.transform(Columns("the check", numbers, list(encoding.numbers), text_columns))
     columns = {NUMBERS: numbers, CATEGORIES: np.array(texts, dtype=object).T, VECTORS: vectors}
     present = {name: values for name, values in columns.items() if values.size}
     return present, np.hstack([encoded, vectors], dtype=np.float32)

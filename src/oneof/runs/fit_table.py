@@ -18,8 +18,7 @@ from oneof.data.roles import ColumnRoles
 from oneof.data.table import read_table
 from oneof.ensemble.pipeline import fit
 from oneof.learners.base import Resources, WarmStart
-from oneof.learners.config import EnsembleConfig, FitConfig, ImageConfig, SetTreesConfig, TreesConfig
-from oneof.learners.kernel import KernelConfig
+from oneof.learners.config import SETTINGS, EnsembleConfig, FitConfig, ImageConfig
 from oneof.methods import METHODS
 from oneof.purify import PURIFY
 from oneof.runs.decisions import Log
@@ -39,7 +38,6 @@ from oneof.storage.schema import find_schema_error
 from oneof.storage.settings import first_difference, from_serializable, stored_kind, to_serializable
 from oneof.storage.strict_json import parse_json
 from oneof.training.device import device_for, device_for_pictures, prewarm_gpu
-from oneof.training.optimize import SGD
 from oneof.training.processes import check_rows, current_group
 from oneof.version import __version__
 from oneof.votes.read import VotesFile
@@ -47,6 +45,8 @@ from oneof.votes.read import VotesFile
 SPEC_FILE = "asked.json"  # in the checkpoint: the spec of the run
 LOCK = "lock"  # in the checkpoint: held while a process is at work
 PIXELS = "pixels.part"  # in the checkpoint: pixels of pictures that are not held in memory; a .npy file
+_MAX_SETTING = 100_000  # trees, epochs, networks, widths and the like of a run that is learned from again
+_ANY_SIZE = ("seed", "max_rows", "max_cells", "max_kernel_rows", "batch_size")
 
 
 @dataclass(frozen=True)
@@ -121,6 +121,9 @@ def fit_table(
             "seconds": round(time.monotonic() - begin, 1),
             "command": list(options.command),
         }
+        group.gathered_objects(
+            None
+        )  # all have finished: one that is late would write to the checkpoint that is removed next
         group.run_on_rank0(partial(write_run, result, out, metadata))
     return Run.open(out)
 
@@ -137,15 +140,38 @@ def fit_again(folder: Path, out: Path, options: RunOptions = RunOptions()) -> Ru
     if stored.get("kind") != "FitSpec" or not file.exists() or fingerprint(file) != run.metadata["fingerprint"]:
         problem = f"{file} is missing, or has changed since the fit"
         raise ValueError(f"--from needs the table that {folder} was learned from, unchanged; {problem}.")
-    settings = [FitSpec, ColumnRoles, VotesFile, FitConfig, EnsembleConfig, ImageConfig, KernelConfig]
-    settings += [TreesConfig, SetTreesConfig, SGD]
-    kinds: list[Any] = [*settings, *PURIFY.values(), *METHODS.values()]
+    kinds: list[Any] = [FitSpec, ColumnRoles, VotesFile, *SETTINGS, *PURIFY.values(), *METHODS.values()]
     by_name = {stored_kind(kind): kind for kind in kinds}
+    excess = _excessive_setting(stored.get("config"), "asked.config")
+    if excess is not None:
+        raise ValueError(
+            f"--from needs a run whose settings can be learned with; {excess} in {folder}. Fit the table again."
+        )
     spec: FitSpec = from_serializable({**stored, "answers": None}, by_name)  # the run's gold labels are in its table
     refit = Refit(run, tuple(run.log.active_decisions))
     new_run = fit_table(file, out, spec, options, refit)
     Log(out).write(*refit.active_decisions)
     return new_run
+
+
+def _excessive_setting(value: Any, path: str) -> str | None:
+    """Describe the first whole number among a run's settings that would make a fit endless, or is negative; None if there is none.
+
+    A run from a stranger may claim any number of trees, networks or epochs. Seeds and limits may have any size.
+    """
+    if isinstance(value, list):
+        named = {f"{path}[{i}]": element for i, element in enumerate(value)}
+    elif isinstance(value, dict):
+        named = {f"{path}.{name}": element for name, element in value.items() if name not in _ANY_SIZE}
+    elif isinstance(value, int) and not 0 <= value <= _MAX_SETTING:
+        return f"{path} must lie between 0 and {_MAX_SETTING:,}, and is {value}"
+    else:
+        return None
+    for element_path, element in named.items():
+        excess = _excessive_setting(element, element_path)
+        if excess is not None:
+            return excess
+    return None
 
 
 def prepare_run(
@@ -161,11 +187,13 @@ def prepare_run(
         table = read_table(file, spec.roles)
     else:
         voted = read_table_with_votes(file, spec.votes, spec.roles)
-        table = read_table(voted.source, voted.roles, bare=True)
+        table = read_table(voted.source, voted.roles, bare=True)  # votes alone can be learned from, without features
     if fingerprint(file) != spec_json["data"]:
         raise ValueError(f"{file} must not change while it is read; it did. Repeat the command.")
-    check_rows(len(table.columns), n_processes)
-    if spec.roles.image and not spec.roles.image_model and n_processes == 1:
+    trains_on_pixels = bool(spec.roles.image) and not spec.roles.image_model
+    if trains_on_pixels:
+        check_rows(len(table.columns), n_processes)
+    if trains_on_pixels and n_processes == 1:
         prewarm_gpu(device_for_pictures(str(options.resources.device)))
     pixel_file = out / "checkpoint" / PIXELS
     data, remarks = dataset_from_table(table, folder_of(file), options.cache, pixel_file, options.stream)
@@ -174,15 +202,13 @@ def prepare_run(
         data = replace(data, gold=gold)
     if refit is None:
         warnings = collect_warnings(data, table, spec.config.seed, from_votes=voted is not None) + remarks
-        warnings += voted.remarks if voted is not None else []
+        if voted is not None:
+            warnings += voted.remarks
         for line in warnings:
             options.echo(line)
     else:
         warnings = refit.run.metadata["warnings"]
-    spec_file = out / "checkpoint" / SPEC_FILE
-    spec_file.parent.mkdir(parents=True, exist_ok=True)  # only now, so that a wrong command leaves nothing behind
-    if not spec_file.exists():
-        write_json(spec_json, spec_file)
+    _store_spec(spec_json, out)  # only now, so that a wrong command leaves nothing behind
 
     candidate_columns = [name for name in (spec.roles.candidates, spec.roles.exclude) if name]
     metadata: dict[str, Any] = {
@@ -207,6 +233,14 @@ def prepare_run(
     if isinstance(data.features, np.memmap):  # every process opens the file itself
         data = replace(data, features=data.features[:1])
     return PreparedRun(data, config, metadata)
+
+
+def _store_spec(spec_json: dict[str, Any], out: Path) -> None:
+    """Store the spec in the checkpoint, by which the run is recognised if it is stopped."""
+    spec_file = out / "checkpoint" / SPEC_FILE
+    spec_file.parent.mkdir(parents=True, exist_ok=True)
+    if not spec_file.exists():
+        write_json(spec_json, spec_file)
 
 
 def describe_spec(file: Path, spec: FitSpec, refit: Refit | None) -> dict[str, Any]:
@@ -288,12 +322,19 @@ def _read_spec(path: Path) -> dict[str, Any]:
 
 def _check_free(out: Path, checkpoint: Path) -> None:
     """Refuse a folder that holds anything but a checkpoint that was hardly begun."""
-    only_begun = checkpoint.is_dir() and all(
-        path.name == LOCK or path.name.endswith(".part") for path in checkpoint.iterdir()
-    )
-    is_free = out.is_dir() and all(path == checkpoint and only_begun for path in out.iterdir())
+    is_free = out.is_dir()
+    for path in out.iterdir() if is_free else ():
+        if path != checkpoint or not _is_hardly_begun(checkpoint):
+            is_free = False
     if not is_free:
         raise ValueError(f"out must be a new or empty folder; {out} holds something else. Give another one.")
+
+
+def _is_hardly_begun(checkpoint: Path) -> bool:
+    """Return whether a checkpoint has nothing but a lock and files that were not completed."""
+    if not checkpoint.is_dir():
+        return False
+    return all(path.name == LOCK or path.name.endswith(".part") for path in checkpoint.iterdir())
 
 
 def _reopen_pixels(data: Dataset, out: Path) -> Dataset:

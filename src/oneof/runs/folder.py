@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from oneof.candidates.mask import Candidates
 from oneof.data.files.arrays import array_suffixes
-from oneof.data.files.unpacked import GIGABYTES, bytes_of, parquet_bytes
+from oneof.data.files.unpacked import GIGABYTES, bytes_of, most_values, parquet_bytes
 from oneof.data.images import list_folder
 from oneof.ensemble.accuracy import GOLD_SAMPLE_ROWS, sample_order
 from oneof.ensemble.model import Model
@@ -37,6 +37,7 @@ PURIFIED = "purified.parquet"
 TRAINING = "training.json"
 ROWS = "rows.jsonl"
 SAMPLE_CSV = "sample.csv"  # rows drawn at random for people to label; fifty labels measure the accuracy of all
+_MAX_LIST = 64  # elements of a list that does not name classes, such as the neighbours of a row, in the mean
 _BUFFER_BYTES = 1 << 16  # of each column of a table that is read in batches
 _ESTIMATE = {
     "verdict": {"interval", "bound", "nothing learned"},
@@ -140,6 +141,11 @@ class Run:
         n_rows = file.metadata.num_rows
         if n_rows != self.metadata["n"]:
             raise _damaged(path, f"it has {n_rows} rows, but {METADATA} says {self.metadata['n']}")
+        n_classes = len(self.metadata["classes"])
+        if most_values(file.metadata) > n_rows * max(
+            n_classes, _MAX_LIST
+        ):  # a long run of one value takes next to no bytes
+            raise _damaged(path, f"its lists are longer than those of {n_rows} rows and {n_classes} classes can be")
         if in_memory and parquet_bytes(file.metadata) > bytes_of(GIGABYTES):
             raise _damaged(path, f"it holds more than {GIGABYTES:g} GB")
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from oneof.data.encode import MAX_UNSEEN, Unseen, describe_unseen
 from oneof.data.files.batches import PARQUET, count_rows, read_batches
-from oneof.data.files.source import Source
+from oneof.data.files.source import TableSource
 from oneof.data.files.unpacked import check_unpacked
 from oneof.data.images import folder_of
 from oneof.data.roles import ColumnRoles
@@ -194,7 +194,7 @@ def predict_file(
     return summary
 
 
-def _batches(predictor: Predictor, file: Path) -> Iterator[tuple[Source, Source]]:
+def _batches(predictor: Predictor, file: Path) -> Iterator[tuple[TableSource, TableSource]]:
     """Yield batches of a file twice: with the columns to predict from, and with those to copy.
 
     The cells of a CSV are copied as they are written, such as 007, also those of a column that is read as numbers: such columns are
@@ -202,14 +202,14 @@ def _batches(predictor: Predictor, file: Path) -> Iterator[tuple[Source, Source]
     """
     roles = predictor.model.encoding.roles
     numbers = list(roles.features)
-    others = [*roles.words, *predictor.columns]
+    others = [*roles.non_numeric, *predictor.columns]
     size = predictor.batch_size
     is_parquet = file.suffix.lower() in PARQUET
     if is_parquet or not set(predictor.columns) & set(numbers):
         for batch in read_batches(file, numbers, others, size):
             yield batch, batch
         return
-    batches = read_batches(file, numbers, roles.words, size)
+    batches = read_batches(file, numbers, roles.non_numeric, size)
     copies = read_batches(file, [], predictor.columns, size)
     yield from zip(batches, copies, strict=True)
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from oneof.data.encode import Unseen, describe_unseen
 from oneof.data.files.columns import open_table
-from oneof.data.files.source import Source
+from oneof.data.files.source import TableSource
 from oneof.data.table import read_columns
 from oneof.ensemble.model import Model
 from oneof.runs.folder import Run
@@ -140,7 +140,7 @@ class Predictor:
         for batch in batches:
             yield self(batch)
 
-    def predict_source(self, source: Source, folder: Path) -> BatchPredictions:
+    def predict_source(self, source: TableSource, folder: Path) -> BatchPredictions:
         """Return the predictions for the rows of a source, without copied columns, and what to warn about.
 
         The names of picture files are relative to `folder`.
@@ -158,7 +158,7 @@ class Predictor:
             table = table.take(pa.array(range(len(columns)), mask=~pictures.readable))
         return BatchPredictions(table, unseen, pictures.fault or "")
 
-    def _predict(self, source: Source) -> pa.Table:
+    def _predict(self, source: TableSource) -> pa.Table:
         """Return the predictions for a batch with the copied columns; log what to warn about, each line once."""
         predictions = self.predict_source(source, Path(self.folder))
         warnings = describe_unseen(predictions.unseen)
@@ -185,9 +185,9 @@ class Predictor:
         """Return an array [n, d] as a table with the columns that the run was fitted to."""
         roles = self.model.encoding.roles
         names = roles.features
-        if roles.words:
+        if roles.non_numeric:
             raise ValueError(
-                f"batch must have named columns: the run was fitted to {', '.join(roles.words)}, which are not numbers; "
+                f"batch must have named columns: the run was fitted to {', '.join(roles.non_numeric)}, which are not numbers; "
                 "got an array. Give a frame, an Arrow table or a dict of arrays."
             )
         if x.ndim != 2 or x.shape[1] != len(names):
@@ -197,12 +197,12 @@ class Predictor:
         return pa.table(dict(zip(names, x.T, strict=True)))
 
 
-def append_columns(table: pa.Table, source: Source, names: Sequence[str]) -> pa.Table:
+def append_columns(table: pa.Table, source: TableSource, names: Sequence[str]) -> pa.Table:
     """Return predictions with columns of the source copied to them."""
     for name in names:
         if name in table.column_names:
             raise ValueError(f"--column must not have the name of a column of the result; got {name!r}. Leave it out.")
-        chunks = [values for _, _, values in source.pieces([], [name])]
+        chunks = [values for _, _, values in source.chunks([], [name])]
         column = pa.chunked_array(chunks)
         if pa.types.is_dictionary(column.type):
             column = column.cast(column.type.value_type)

@@ -9,22 +9,20 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from oneof.candidates.mask import Candidates
-from oneof.data.dataset import UNNAMED_PRIOR, Dataset, scatter_columns
+from oneof.data.dataset import Dataset
 from oneof.data.embed import MODELS
 from oneof.data.encode import learn_encoding
 from oneof.data.files.columns import open_table
-from oneof.data.files.source import Source
+from oneof.data.files.source import TableSource
 from oneof.data.images import ImageSpec
 from oneof.data.roles import ColumnRoles
 from oneof.data.table import Table
-from oneof.ensemble.vote_prior import VotePrior, config_for_votes, vote_prior
+from oneof.ensemble.with_votes import dataset_with_votes
 from oneof.inspect import inspect_sets, inspect_table
 from oneof.inspect.advice import Finding
 from oneof.learners.config import EnsembleConfig
 from oneof.training.device import best_device, free_memory
-from oneof.votes.annotators import mistakes
-from oneof.votes.attach import CANDIDATES, attach_votes, counted
+from oneof.votes.attach import CANDIDATES, attach_votes
 from oneof.votes.ballots import Votes
 from oneof.votes.label_studio import is_label_studio, read_ground_truth
 from oneof.votes.read import VotesFile, annotator_columns, read_votes
@@ -127,7 +125,7 @@ def collect_warnings(data: Dataset, table: Table, seed: int, *, from_votes: bool
 class TableWithVotes:
     """A table and the votes on its rows."""
 
-    source: Source
+    source: TableSource
     roles: ColumnRoles  # uses of its columns; the item's, and those of annotators in the table, are no features
     votes: Votes
     item: NDArray[np.intp]  # [n] of each row, -1 where nobody voted
@@ -159,41 +157,4 @@ def add_votes(
     data: Dataset, voted: TableWithVotes, config: EnsembleConfig, seed: int
 ) -> tuple[Dataset, EnsembleConfig, dict[str, Any]]:
     """Return the data set with what the votes say, the config that suits it, and what is known about the annotators."""
-    fitted = vote_prior(data.plain_features(), voted.votes, voted.item, seed)
-    class_index = {name: j for j, name in enumerate(data.classes)}
-    columns = [class_index[name] for name in voted.votes.labels]
-    c = len(class_index)
-    gold = data.gold
-    if voted.ground_truth:
-        gold = gold.copy()
-        gold[list(voted.ground_truth)] = [class_index[label] for label in voted.ground_truth.values()]
-    mask = scatter_columns(fitted.candidates, columns, c, False)
-    data = replace(
-        data,
-        candidates=Candidates(mask, data.candidates.classes),
-        reviewed_sets=mask,
-        gold=gold,
-        prior=scatter_columns(fitted.prior, columns, c, UNNAMED_PRIOR),
-        votes=fitted.evidence.with_classes(columns, c),
-        ballots=counted(voted.votes, voted.item),
-    )
-    config = config_for_votes(config, fitted, on_pictures=data.are_pictures)
-    return data, config, describe_annotators(voted.votes, fitted)
-
-
-def describe_annotators(votes: Votes, fitted: VotePrior) -> dict[str, Any]:
-    """Return how often each annotator voted and was right, by votes and features together, and what held-out votes chose."""
-    posterior = fitted.joint.posterior
-    count = np.bincount(votes.annotator, minlength=len(votes.annotators))
-    right = np.bincount(votes.annotator, posterior[votes.item, votes.label], minlength=len(count))
-    accuracy = (right / np.maximum(count, 1)).round(4).tolist()
-    annotators = []
-    for a in np.argsort(-count, kind="stable"):
-        annotators.append({"annotator": votes.annotators[a], "votes": int(count[a]), "accuracy": accuracy[a]})
-    return {
-        "items": len(votes.items),
-        "votes": len(votes.item),
-        "annotators": annotators,
-        "mistakes": [mistake._asdict() for mistake in mistakes(votes, posterior)],
-        "chosen": fitted.joint.tried[0] if fitted.joint.tried else {},
-    }
+    return dataset_with_votes(data, voted.votes, voted.item, config, seed, voted.ground_truth)

@@ -65,6 +65,7 @@ _TABLE_MEMBER = {"networks": int, "inputs": int, "hidden": [int]}
 _PICTURE_MEMBER = {"networks": int, "network": str, "pixels": [int]}
 _MAX_NETWORKS = 10_000  # a file may claim any number, and building more takes many seconds
 _MAX_LAYERS = 1_000
+_MAX_SIZE = 2**31  # above which torch refuses a size by a message of many lines
 _LARGEST = torch.finfo(torch.float32).max
 _FOREST_ARRAYS = ("right", "feature", "threshold", "root", "origin")
 _KERNEL_ARRAYS = ("shift", "scale", "landmarks", "coefficients", "mean", "gamma")
@@ -219,6 +220,9 @@ def _check_members(members: list[dict[str, Any]], pixels: list[dict[str, Any]]) 
     for member in members:
         if len(member.get("hidden", ())) > _MAX_LAYERS:
             return f"members.hidden must have at most {_MAX_LAYERS:,} layers"
+        sizes = (member["networks"], *member.get("hidden", ()), *member.get("pixels", ()))
+        if max(sizes) > _MAX_SIZE:
+            return f"members must have sizes of at most {_MAX_SIZE:,}"
     if any(column["channels"] not in (1, 3) for column in pixels):
         return "encoding.pixels must have 1 or 3 channels"
     shapes = [[column["channels"], column["side"], column["side"]] for column in pixels]

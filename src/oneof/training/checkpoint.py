@@ -246,14 +246,14 @@ def _collect_state(
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Return metadata and tensors of a checkpoint, with the rows of all ranks and what each has for itself."""
     tensors = {}
-    own = {name: generator.get_state() for name, generator in _generators(state).items()}
+    of_this_rank = {name: generator.get_state() for name, generator in _generators(state).items()}
     for name, tensor, sections, of_rank, _ in _checkpoint_tensors(state, best):
         if of_rank:
-            own[name] = tensor.detach().cpu()
+            of_this_rank[name] = tensor.detach().cpu()
         else:
             tensors[name] = tensor if sections is None else group.gathered(tensor, sections)
-    for rank, of_this_rank in enumerate(group.gathered_objects(own)):
-        for name, tensor in of_this_rank.items():
+    for rank, of_one_rank in enumerate(group.gathered_objects(of_this_rank)):
+        for name, tensor in of_one_rank.items():
             tensors[_name_of_rank(name, rank)] = tensor
     columns = list(history[0]) if history else []
     for name in columns:

@@ -162,9 +162,9 @@ def _fit(x: Any, candidates: Any, request: FitRequest, group: ProcessGroup) -> F
         drawn_counts = {drawn_rows(n_rows, training.batch, ranks.size) for n_rows in row_counts}
         check_last_batch(network, shape, drawn_counts, training.batch)
     bytes_per_trial = _trial_bytes(request, network, len(features), n_classes, shape)
-    memory_limit = (
-        0 if request.views else request.memory or free_memory(device) // 2
-    )  # convolutions gain nothing from a stack
+    memory_limit = request.memory or free_memory(device) // 2
+    if request.views:
+        memory_limit = 0  # convolutions gain nothing from a stack
     stacks = plan_stacks(trials, bytes_per_trial, memory_limit, request.checkpoint, group)
 
     def fit_stack(number: int) -> Fit:
@@ -189,9 +189,8 @@ def _fit(x: Any, candidates: Any, request: FitRequest, group: ProcessGroup) -> F
         if title is not None and len(stacks) > 1:
             title += f" ({number + 1} of {len(stacks)})"
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-            torch.manual_seed(
-                ranks.seed(stack_trials[0].seed)
-            )  # modules such as dropout draw from torch's own generators
+            # Modules such as dropout draw from torch's own generators.
+            torch.manual_seed(ranks.seed(stack_trials[0].seed))
             return _fit_stack(data.shared_with(ranks), stack_trials, request, title, checkpointer)
 
     numbers = range(len(stacks))

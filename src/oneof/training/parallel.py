@@ -5,6 +5,8 @@ from functools import partial
 from typing import Any
 
 import joblib
+import torch
+from joblib.externals.loky.process_executor import BrokenProcessPool
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from oneof.storage.cores import cores
@@ -34,8 +36,16 @@ def map_jobs(
     bounded = partial(_run_with_threads, function, threads)
     if n_workers == 1:
         return [bounded(job) for job in jobs]
-    with joblib.parallel_config("loky", inner_max_num_threads=threads):
-        results: list[Any] = joblib.Parallel(n_jobs=n_workers)(joblib.delayed(bounded)(job) for job in jobs)
+    in_worker = partial(
+        _run_in_worker, bounded, torch.get_default_dtype(), torch.are_deterministic_algorithms_enabled()
+    )
+    try:
+        with joblib.parallel_config("loky", inner_max_num_threads=threads):
+            results: list[Any] = joblib.Parallel(n_jobs=n_workers)(joblib.delayed(in_worker)(job) for job in jobs)
+    except BrokenProcessPool as error:
+        raise ChildProcessError(
+            "a worker process has died, so the run cannot go on; it may have been out of memory. Repeat the call, or use fewer n_jobs."
+        ) from error
     return results
 
 
@@ -45,13 +55,26 @@ def count_workers(n_jobs: int | None, n_items: int) -> int:
     >>> [count_workers(n_jobs, 3) for n_jobs in (None, 1, 2, 8)]
     [1, 1, 2, 3]
     """
-    if n_jobs is None:
-        return 1
-    if n_jobs == -1:
-        n_jobs = cores()
-    if n_jobs < 1:
+    n_workers = resolve_n_jobs(n_jobs) or 1
+    return max(1, min(n_workers, n_items))
+
+
+def resolve_n_jobs(n_jobs: int | None, *, pictures: bool = False) -> int | None:
+    """Return the number of processes, with -1 replaced: all processors; for pictures one for each GPU, if there is one."""
+    if n_jobs is not None and n_jobs != -1 and n_jobs < 1:
         raise ValueError(f"n_jobs must be at least 1, or -1 for all processors; got {n_jobs}.")
-    return max(1, min(n_jobs, n_items))
+    if n_jobs != -1:
+        return n_jobs
+    if pictures and torch.cuda.device_count() > 0:
+        return torch.cuda.device_count()
+    return cores()
+
+
+def _run_in_worker(function: Callable[[Any], Any], dtype: torch.dtype, deterministic: bool, job: Any) -> Any:
+    """Run a job with the settings of torch in the process that sent it."""
+    torch.set_default_dtype(dtype)
+    torch.use_deterministic_algorithms(deterministic)
+    return function(job)
 
 
 def _run_with_threads(function: Callable[[Any], Any], threads: int, job: Any) -> Any:

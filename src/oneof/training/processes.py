@@ -122,13 +122,13 @@ class ProcessGroup:
         parts = gathered.split(lengths)  # type: ignore[no-untyped-call]
         return torch.cat(parts[self.rank :: self.size])
 
-    def gathered_objects(self, own: Any) -> list[Any]:
+    def gathered_objects(self, local: Any) -> list[Any]:
         """Return what every process has, by rank."""
         if self.size == 1:
-            return [own]
+            return [local]
         everything: list[Any] = [None] * self.size
         with _others_alive():
-            dist.all_gather_object(everything, own)
+            dist.all_gather_object(everything, local)
         return everything
 
     def each(self, work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
@@ -289,9 +289,8 @@ def launched(work: Callable[[ProcessGroup], Any], processes: int) -> Any:
             f"n_jobs= needs settings that can be sent to other processes; {error}. "
             "Name functions at the top of a module, or start the script by torchrun."
         ) from error
-    logging.getLogger("torch.multiprocessing.spawn").setLevel(
-        logging.ERROR
-    )  # the error below says that it ends the others
+    # When one process dies, torch warns that it ends the others; the error below says so.
+    logging.getLogger("torch.multiprocessing.spawn").setLevel(logging.ERROR)
     try:
         fabric = _fabric(processes, start="spawn")
     except RuntimeError as error:

@@ -36,9 +36,8 @@ class TrainingData(NamedTuple):
     x: Features  # [n, ...]
     candidates: Tensor  # as given, [1, n, c], or [t, n, c] where trials have their own
     prior: Tensor | None  # [1, n, c] log prior, see `oneof.training.prior`
-    allow_outside_labels: (
-        bool  # may a label outside the set be right? Then methods see every label that was not removed
-    )
+    # Whether a label outside the set may be right: then methods see every label that was not removed.
+    allow_outside_labels: bool
     labels: Tensor | None  # [n] true labels, for reporting only
     rows: Tensor  # [t, m] training rows
     held_out: Tensor | None  # [t, k]
@@ -52,9 +51,8 @@ class TrainingData(NamedTuple):
     training: Training
     augment: Augment | None  # how images are augmented in training; None for tables
     eval_transform: Views | None  # how images are normalised otherwise; None for tables
-    compile_batch: (
-        int  # images in a forward of a full batch, for which a network is compiled; 1: none is; 0 or less: see `Stack`
-    )
+    # Images in a forward of a full batch, for which a network is compiled; 1: none is; 0 or less: see `Stack`.
+    compile_batch: int
     all_rows: Tensor  # [t, m] training rows of all processes
     group: ProcessGroup = ProcessGroup()  # ranks that share the training rows; `rows` are those of this one
 
@@ -180,10 +178,10 @@ def drawn_rows(n_rows: int, batch: int, n_ranks: int) -> int:
     >>> [drawn_rows(45, 2, n_ranks) for n_ranks in (1, 2, 3)]
     [45, 24, 16]
     """
-    drawn = -(-n_rows // n_ranks)
-    if n_ranks > 1 and batch > 1 and drawn % batch == 1:
-        drawn += 1
-    return drawn
+    n_drawn = -(-n_rows // n_ranks)
+    if n_ranks > 1 and batch > 1 and n_drawn % batch == 1:
+        n_drawn += 1
+    return n_drawn
 
 
 def batch_of_rank(batch: int, n_ranks: int) -> int:

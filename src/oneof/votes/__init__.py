@@ -1,6 +1,6 @@
 """Votes of annotators, people or machines, made into candidate sets.
 
-`read_votes` reads votes of any form, `read_long`, `read_wide` and `read_label_studio` those of one; `union`, `at_least`, `vaguest` and `top_p` make sets of them; `summarise`
+`resolve` gives the label of every item. `read_votes` reads votes of any form, `read_long`, `read_wide` and `read_label_studio` those of one; `union`, `at_least`, `vaguest` and `top_p` make sets of them; `summarise`
 says how far the annotators agree; `fit_annotators` tells careful people from careless ones, `join` finds its settings by held-out votes
 and adds what the features say; `write` saves the sets as Parquet or CSV, keyed by `item`: the column to join features on.
 Rows in messages are counted from 0 at the first row below the header.
@@ -12,13 +12,14 @@ from oneof.votes.ballots import Votes
 from oneof.votes.dawid_skene import dawid_skene
 from oneof.votes.joint import Choice, Joint, choose, join
 from oneof.votes.label_studio import is_label_studio, read_label_studio
+from oneof.votes.labels import VoteLabels, resolve
 from oneof.votes.policies import Sets, at_least, to_table, top_p, union, vaguest, write
 from oneof.votes.read import read_long, read_votes, read_wide
 from oneof.votes.spelling import Spelling, read_map, read_taxonomy
 
 __all__ = [
     "AnnotatorAgreement", "AnnotatorFit", "Annotators", "Choice", "Confusions", "Joint", "Sets", "Spelling", "Summary",
-    "Votes", "alpha", "annotator_agreement", "at_least", "choose", "dawid_skene", "fit_annotators", "is_label_studio",
-    "join", "read_label_studio", "read_long", "read_map", "read_taxonomy", "read_votes", "read_wide", "summarise", "to_table",
+    "VoteLabels", "Votes", "alpha", "annotator_agreement", "at_least", "choose", "dawid_skene", "fit_annotators", "is_label_studio",
+    "join", "read_label_studio", "read_long", "read_map", "read_taxonomy", "read_votes", "read_wide", "resolve", "summarise", "to_table",
     "top_p", "union", "vaguest", "write",
 ]  # fmt: skip

@@ -24,9 +24,8 @@ CORRELATION = 0.4
 _ANNOTATOR_PRIOR = 5.0  # pseudo-votes by which an annotator's accuracy is shrunk to the pooled one
 _SPEAKER_PRIOR = 20.0  # pseudo-items by which a speaker's rates are shrunk to the pooled ones
 _SPEAKING_ROUNDS = 3  # of EM that update rates of speaking; with more, classes with few rules are absorbed by others
-_MIN_DISPERSION = (
-    0.5  # of the number of speakers per item, relative to independent speakers: below it, items were assigned
-)
+# Of the number of speakers per item, relative to independent speakers: below it, items were assigned.
+_MIN_DISPERSION = 0.5
 _EPS = 1e-3  # accuracies are clipped to [eps, 1 - eps]: nobody is certain
 _BLOCK_SIZE = 1 << 16  # numbers computed at a time, so that they stay in the cache
 

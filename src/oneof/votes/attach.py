@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from oneof.data.files.source import Piece, Source
+from oneof.data.files.source import Chunk, TableSource
 from oneof.data.roles import Kind, check_column
 from oneof.data.supervision import label_text
 from oneof.storage.sheets import list_array
@@ -16,7 +16,7 @@ from oneof.votes.ballots import Votes, tally
 CANDIDATES = "candidates"  # the column that votes add to a table
 
 
-def attach_votes(source: Source, votes: Votes, on: str) -> tuple[Source, NDArray[np.intp], list[str]]:
+def attach_votes(source: TableSource, votes: Votes, on: str) -> tuple[TableSource, NDArray[np.intp], list[str]]:
     """Add the labels with votes to a table, as a column of candidates.
 
     Parameters
@@ -43,7 +43,7 @@ def attach_votes(source: Source, votes: Votes, on: str) -> tuple[Source, NDArray
         )
     check_column(on, source.names, source.name)
     keys: list[str] = []
-    for _, _, chunk in source.pieces([], [on]):
+    for _, _, chunk in source.chunks([], [on]):
         keys.extend(label_text(cell) for cell in chunk.to_pylist())
     item_index = {label_text(key): i for i, key in enumerate(votes.items.to_pylist())}
     item = np.array([item_index.get(key, -1) for key in keys], dtype=np.intp)
@@ -70,15 +70,15 @@ def attach_votes(source: Source, votes: Votes, on: str) -> tuple[Source, NDArray
     labels = pa.array(votes.labels, pa.string()).take(counts.label)
     candidates = _lists_by_row(votes, item, counts.item, labels)
 
-    def pieces(numbers: list[str], others: list[str]) -> Iterator[Piece]:
+    def chunks(numbers: list[str], others: list[str]) -> Iterator[Chunk]:
         in_file = [name for name in others if name != CANDIDATES]
         if numbers or in_file:
-            yield from source.pieces(numbers, in_file)
+            yield from source.chunks(numbers, in_file)
         if CANDIDATES in others:
             yield CANDIDATES, 0, candidates
 
     kinds: dict[str, Kind] = {**source.kinds, CANDIDATES: "text"}
-    return replace(source, names=[*source.names, CANDIDATES], kinds=kinds, pieces=pieces), item, remarks
+    return replace(source, names=[*source.names, CANDIDATES], kinds=kinds, chunks=chunks), item, remarks
 
 
 def counted(votes: Votes, item: NDArray[np.intp]) -> pa.Array:

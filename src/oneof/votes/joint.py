@@ -21,9 +21,8 @@ MAX_HELD_OUT = 10_000  # votes; of more, two folds of five are enough
 N_FOLDS = 5
 INVERSE_TEMPERATURES = (2.0, 4.0, 8.0, 16.0, 32.0)
 TOLERANCE = 1e-3  # of EM while models are compared
-MAX_SPEAKER_SHARE = (
-    0.1  # of the votes, by annotators who only give one label, above which an accuracy does not describe annotators
-)
+# Share of the votes by annotators who only give one label, above which an accuracy does not describe annotators.
+MAX_SPEAKER_SHARE = 0.1
 MIN_ANNOTATORS = 3  # of fewer, nobody can tell which errs more
 HELPFUL = 1.0  # standard errors by which features must predict held-out votes better than votes alone do
 # Votes on an item with which the majority counts half. With many votes an item's own share is a better guide than what is known about

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from oneof.data.files.columns import open_table
-from oneof.data.files.source import readable
+from oneof.data.files.source import translate_arrow_errors
 from oneof.storage.did_you_mean import did_you_mean
 from oneof.storage.printable import shortened
 from oneof.votes.ballots import Answers, Votes, collect
@@ -320,7 +320,7 @@ def _records_of(source: Any) -> Placed | None:
             return [(place_of_record(source, lines, i), record) for i, record in enumerate(records)]
         if not source.name.lower().endswith((".parquet", ".pq")) or not source.is_file():
             return None
-        with readable(str(source)):
+        with translate_arrow_errors(str(source)):
             schema = pq.read_schema(source)
         if not _has_objects(schema):
             return None
@@ -473,7 +473,7 @@ def _table_values(source: Any, names: list[str]) -> tuple[dict[str, set[str]], d
     """Return the distinct values of columns as text, and their numbers of rows."""
     values: dict[str, set[str]] = {}
     n_rows: dict[str, int] = {}
-    for name, start, chunk in open_table(source).pieces([], names):
+    for name, start, chunk in open_table(source).chunks([], names):
         n_rows[name] = start + len(chunk)
         cells = values.setdefault(name, set())
         for cell in chunk.to_pylist():

@@ -185,7 +185,7 @@ def _guess_rows(file: Path) -> int:
 
 def _column(batch: Any, name: str) -> pa.Array:
     """Return a column of a batch as one array; dictionaries become their values."""
-    column = pa.chunked_array([values for _, _, values in batch.pieces([], [name])])
+    column = pa.chunked_array([values for _, _, values in batch.chunks([], [name])])
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     return pa.concat_arrays(column.chunks)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from oneof.data.files.columns import open_table
 from oneof.data.files.delimited import check_encoding
-from oneof.data.files.source import Source, is_number, readable
+from oneof.data.files.source import TableSource, is_number, translate_arrow_errors
 from oneof.data.files.unpacked import UNPACK_FIRST, check_unpacked
 from oneof.data.roles import check_column
 from oneof.storage.printable import shortened
@@ -155,10 +155,10 @@ def _check_ending(source: str | Path) -> str:
     return ending
 
 
-def _read_columns(opened: Source, wanted: list[str]) -> dict[str, Any]:
+def _read_columns(opened: TableSource, wanted: list[str]) -> dict[str, Any]:
     """Read columns into Arrow arrays [n], dictionaries decoded; raise ValueError if there are no rows."""
     chunks: dict[str, list[pa.Array]] = {name: [] for name in wanted}
-    for name, _, values in opened.pieces([], wanted):
+    for name, _, values in opened.chunks([], wanted):
         if pa.types.is_dictionary(values.type):
             values = values.dictionary_decode()
         chunks[name].append(values)
@@ -176,7 +176,7 @@ def _check_no_nulls(table: VoteTable, column: str) -> None:
         raise ValueError(f"column {column!r} must hold a value in every row; {got}. Fill or drop them.")
 
 
-def _open_records(path: Path, wanted: list[str]) -> tuple[Source, Sequence[int] | None]:
+def _open_records(path: Path, wanted: list[str]) -> tuple[TableSource, Sequence[int] | None]:
     """Open the wanted keys of a file's objects as columns, null where an object lacks a key; also return the objects' lines."""
     records, lines = read_records(path)
     keys: dict[str, None] = {}  # an ordered set
@@ -291,7 +291,7 @@ def _read_bytes(path: Path) -> bytes:
     check_regular(path)
     check_unpacked(path, remedy=UNPACK_FIRST)
     compression = "gzip" if path.suffix.lower() == ".gz" else None
-    with readable(str(path)), path.open("rb") as file:
+    with translate_arrow_errors(str(path)), path.open("rb") as file:
         content: bytes = pa.input_stream(file, compression=compression).read()
     return content.removeprefix(b"\xef\xbb\xbf")
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from oneof.data.files.columns import open_table
-from oneof.data.files.source import Piece, Source, readable
+from oneof.data.files.source import Chunk, TableSource, translate_arrow_errors
 from oneof.data.roles import check_column
 
 _BUFFER_BYTES = 1 << 16  # of each column; without a buffer of its own, a whole column chunk would be read at once
@@ -32,7 +32,7 @@ def find_files(patterns: Sequence[str]) -> list[Path]:
     return list(dict.fromkeys(found))
 
 
-def read_batches(table: Any, numbers: Sequence[str], others: Sequence[str], n_rows: int) -> Iterator[Source]:
+def read_batches(table: Any, numbers: Sequence[str], others: Sequence[str], n_rows: int) -> Iterator[TableSource]:
     """Yield batches of rows, each as a source that holds the named columns and knows its place in the file.
 
     A table without rows is one batch without rows.
@@ -55,7 +55,7 @@ def read_batches(table: Any, numbers: Sequence[str], others: Sequence[str], n_ro
     if isinstance(table, (str, Path)) and Path(table).suffix.lower() in PARQUET:
         tables = _parquet_batches(Path(table), [*numbers, *others], n_rows)
     else:
-        tables = _batches_of_pieces(source, list(numbers), list(others), n_rows)
+        tables = _batches_of_chunks(source, list(numbers), list(others), n_rows)
     first_row = 0
     for batch in tables:
         yield _as_source(batch, source, first_row)
@@ -72,7 +72,7 @@ def count_rows(path: Path) -> int | None:
 def _parquet_batches(path: Path, names: Sequence[str], n_rows: int) -> Iterator[pa.Table]:
     distinct = list(dict.fromkeys(names))
     with (
-        readable(str(path)),
+        translate_arrow_errors(str(path)),
         pa.parquet.ParquetFile(path, buffer_size=_BUFFER_BYTES, pre_buffer=False) as file,
     ):
         if not file.metadata.num_rows:
@@ -81,7 +81,7 @@ def _parquet_batches(path: Path, names: Sequence[str], n_rows: int) -> Iterator[
             yield pa.Table.from_batches([batch])
 
 
-def _batches_of_pieces(source: Source, numbers: list[str], others: list[str], n_rows: int) -> Iterator[pa.Table]:
+def _batches_of_chunks(source: TableSource, numbers: list[str], others: list[str], n_rows: int) -> Iterator[pa.Table]:
     """Collect the chunks of a source into tables of at least so many rows.
 
     The chunks of a CSV come block by block; those of a table in memory column by column, and are then collected as a whole.
@@ -91,7 +91,7 @@ def _batches_of_pieces(source: Source, numbers: list[str], others: list[str], n_
     if not chunks:
         return
     is_empty = True
-    for name, _, values in source.pieces(numbers, others):
+    for name, _, values in source.chunks(numbers, others):
         is_empty = False
         chunks[name].append(values)
         lengths = {sum(len(chunk) for chunk in column) for column in chunks.values()}
@@ -116,10 +116,10 @@ def _slices(chunks: dict[str, list[pa.Array]], n_rows: int) -> Iterator[pa.Table
         yield table.slice(start, n_rows)
 
 
-def _as_source(batch: pa.Table, of: Source, first_row: int) -> Source:
+def _as_source(batch: pa.Table, of: TableSource, first_row: int) -> TableSource:
     """Return a batch as a source with the name and the kinds of columns of the file that it is part of."""
 
-    def pieces(numbers: list[str], others: list[str]) -> Iterator[Piece]:
+    def chunks(numbers: list[str], others: list[str]) -> Iterator[Chunk]:
         for name in (*numbers, *others):
             row = 0
             for values in batch.column(name).chunks:
@@ -128,4 +128,4 @@ def _as_source(batch: pa.Table, of: Source, first_row: int) -> Source:
 
     names = batch.column_names
     kinds = {name: of.kinds[name] for name in names}
-    return replace(of, names=names, kinds=kinds, rows=batch.num_rows, pieces=pieces, first_row=first_row)
+    return replace(of, names=names, kinds=kinds, rows=batch.num_rows, chunks=chunks, first_row=first_row)

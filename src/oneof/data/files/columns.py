@@ -18,14 +18,14 @@ from numpy.typing import NDArray
 
 from oneof.data.files.delimited import open_delimited
 from oneof.data.files.source import (
-    Piece,
-    Source,
+    Chunk,
+    TableSource,
     as_doubles,
     as_floats,
     days,
     is_text,
     kind_of,
-    readable,
+    translate_arrow_errors,
     without_blanks,
 )
 from oneof.data.images import list_folder
@@ -37,12 +37,12 @@ _TEXT_SAMPLE = 1000  # texts that decide whether a column holds dates
 Cells = dict[str, list[Any]]  # by column
 
 
-def open_table(table: Any) -> Source:
+def open_table(table: Any) -> TableSource:
     """Open a path to .parquet, .csv or .tsv or to a folder of pictures, an Arrow table, or a frame of pandas, polars or any library with Arrow's protocol.
 
     A source is returned as it is.
     """
-    if isinstance(table, Source):
+    if isinstance(table, TableSource):
         return table
     if isinstance(table, (str, Path)) and Path(table).is_dir():
         return replace(_arrow(list_folder(Path(table))), name=str(table))
@@ -85,17 +85,20 @@ def _with_offsets(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def _parquet(path: Path) -> Source:
+def _parquet(path: Path) -> TableSource:
     """Return a Parquet file as a source."""
-    with readable(str(path)), pa.parquet.ParquetFile(path) as file:
+    with translate_arrow_errors(str(path)), pa.parquet.ParquetFile(path) as file:
         schema = file.schema_arrow
         n_rows = file.metadata.num_rows
         names = schema.names  # inside the block: fails for names that are not UTF-8
         samples = _text_samples(file, schema)
 
-    def pieces(numbers: list[str], others: list[str]) -> Iterator[Piece]:
+    def chunks(numbers: list[str], others: list[str]) -> Iterator[Chunk]:
         # Without a buffer of its own each column chunk, often the whole column of the file, would be read at once.
-        with readable(str(path)), pa.parquet.ParquetFile(path, buffer_size=1 << 16, pre_buffer=False) as file:
+        with (
+            translate_arrow_errors(str(path)),
+            pa.parquet.ParquetFile(path, buffer_size=1 << 16, pre_buffer=False) as file,
+        ):
             for name in [*numbers, *others]:
                 row = 0
                 for batch in file.iter_batches(_ROWS_PER_PIECE, columns=[name], use_threads=False):
@@ -103,7 +106,7 @@ def _parquet(path: Path) -> Source:
                     row += batch.num_rows
 
     kinds = {field.name: kind_of(field.type, samples.get(field.name)) for field in schema}
-    return Source(str(path), names, kinds, n_rows, pieces)
+    return TableSource(str(path), names, kinds, n_rows, chunks)
 
 
 def _text_samples(file: pa.parquet.ParquetFile, schema: pa.Schema) -> dict[str, pa.Array]:
@@ -118,10 +121,10 @@ def _text_samples(file: pa.parquet.ParquetFile, schema: pa.Schema) -> dict[str, 
     return dict(zip(first_batch.schema.names, first_batch.columns, strict=True))
 
 
-def _arrow(table: pa.Table) -> Source:
+def _arrow(table: pa.Table) -> TableSource:
     """Return an Arrow table as a source."""
 
-    def pieces(numbers: list[str], others: list[str]) -> Iterator[Piece]:
+    def chunks(numbers: list[str], others: list[str]) -> Iterator[Chunk]:
         for name in [*numbers, *others]:
             row = 0
             for values in table.column(name).chunks:
@@ -131,23 +134,23 @@ def _arrow(table: pa.Table) -> Source:
     kinds = {}
     for name, column in zip(table.column_names, table.columns, strict=True):
         kinds[name] = kind_of(column.type, column[:_TEXT_SAMPLE].combine_chunks())
-    return Source("the table", table.column_names, kinds, table.num_rows, pieces)
+    return TableSource("the table", table.column_names, kinds, table.num_rows, chunks)
 
 
-def _pandas(frame: Any) -> Source:
+def _pandas(frame: Any) -> TableSource:
     """Return a frame of pandas as a source."""
     names = [str(name) for name in frame.columns]
     first_position: dict[str, int] = {}
     for j, name in enumerate(names):
         first_position.setdefault(name, j)
 
-    def pieces(numbers: list[str], others: list[str]) -> Iterator[Piece]:
+    def chunks(numbers: list[str], others: list[str]) -> Iterator[Chunk]:
         for name in [*numbers, *others]:
-            with readable(f"the frame, column {name!r}"):
+            with translate_arrow_errors(f"the frame, column {name!r}"):
                 yield name, 0, _as_arrow(frame.iloc[:, first_position[name]])
 
     kinds = {name: _pandas_kind(frame.iloc[:, j]) for j, name in enumerate(names)}
-    return Source("the frame", names, kinds, len(frame), pieces)
+    return TableSource("the frame", names, kinds, len(frame), chunks)
 
 
 def _as_arrow(column: Any) -> pa.Array:
@@ -175,8 +178,8 @@ def _pandas_kind(column: Any) -> Kind:
     return kind_of(values.type, values[:_TEXT_SAMPLE])
 
 
-def read_numbers(source: Source, numbers: list[str], others: list[str]) -> tuple[NDArray[np.float32], Cells]:
-    """Read columns of numbers and dates as x [n, d], piece by piece into one array, and the other columns as lists.
+def read_numbers(source: TableSource, numbers: list[str], others: list[str]) -> tuple[NDArray[np.float32], Cells]:
+    """Read columns of numbers and dates as x [n, d], chunk by chunk into one array, and the other columns as lists.
 
     A missing number becomes NaN, a date the number of days since 1970.
     """
@@ -189,7 +192,7 @@ def read_numbers(source: Source, numbers: list[str], others: list[str]) -> tuple
     lists: Cells = {name: [] for name in others}
     column = {name: j for j, name in enumerate(numbers)}
     ends = dict.fromkeys([*numbers, *others], 0)
-    for name, row, values in source.pieces(numbers, others):
+    for name, row, values in source.chunks(numbers, others):
         end = row + len(values)
         ends[name] = end
         if name in lists:
@@ -211,7 +214,7 @@ def read_numbers(source: Source, numbers: list[str], others: list[str]) -> tuple
 
 
 def _objects(values: pa.Array) -> list[Any]:
-    """Return a piece as Python objects; equal texts are one object, or a million cells would be a million strings."""
+    """Return a chunk as Python objects; equal texts are one object, or a million cells would be a million strings."""
     if not is_text(values.type):
         return values.to_pylist()  # type: ignore[no-any-return]
     coded = values.dictionary_encode()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.csv
 
-from oneof.data.files.source import Piece, Source, Unreadable, kind_of, readable, wrong_cell
+from oneof.data.files.source import Chunk, TableSource, Unreadable, kind_of, translate_arrow_errors, wrong_cell
 from oneof.storage.regular import check_regular
 from oneof.storage.sheets import as_written
 
@@ -20,7 +20,7 @@ class _RowTooLong(ValueError):
     """Raised for a row that is longer than a block."""
 
 
-def open_delimited(path: Path) -> Source:
+def open_delimited(path: Path) -> TableSource:
     """Open a file as a source; types come from its first block.
 
     Whole numbers are read as floats, since a later block may have fractions.
@@ -34,7 +34,7 @@ def open_delimited(path: Path) -> Source:
             return pa.string()
         return pa.bool_() if is_boolean[name] else pa.float64()
 
-    def pieces(numbers: list[str], others: list[str]) -> Iterator[Piece]:
+    def chunks(numbers: list[str], others: list[str]) -> Iterator[Chunk]:
         types = {name: type_of_number(name) for name in numbers}
         for name in others:
             types[name] = pa.string()
@@ -42,7 +42,7 @@ def open_delimited(path: Path) -> Source:
             for name, values in zip(types, batch.columns, strict=True):
                 yield name, row, as_written(values) if types[name] == pa.string() else values
 
-    return Source(str(path), schema.names, kinds, 0, pieces)
+    return TableSource(str(path), schema.names, kinds, 0, chunks)
 
 
 def _read_schema(path: Path) -> pa.Schema:
@@ -93,7 +93,7 @@ def _reader(path: Path, types: dict[str, pa.DataType], block_size: int) -> Itera
     options = pa.csv.ReadOptions(use_threads=False, block_size=block_size)
     try:
         # One thread: only then does a ragged row come with its number.
-        with readable(str(path)), pa.csv.open_csv(path, options, form, convert) as reader:
+        with translate_arrow_errors(str(path)), pa.csv.open_csv(path, options, form, convert) as reader:
             yield reader
     except Unreadable as error:
         if "straddling object" in str(error):
@@ -103,7 +103,7 @@ def _reader(path: Path, types: dict[str, pa.DataType], block_size: int) -> Itera
 
 def block_size(path: Path) -> int:
     """Return how many bytes to parse at a time: many rows of a wide table too, since every block costs time for every column."""
-    with readable(str(path)), pa.input_stream(str(path), compression="detect") as stream:
+    with translate_arrow_errors(str(path)), pa.input_stream(str(path), compression="detect") as stream:
         header_end = stream.read(_MAX_HEADER).find(b"\n")
     row_bytes = header_end if header_end >= 0 else _MAX_HEADER
     return max(1 << 20, 32 * row_bytes, min(256 * row_bytes, 1 << 27))
@@ -112,7 +112,7 @@ def block_size(path: Path) -> int:
 def check_encoding(path: Path) -> None:
     """Refuse UTF-16, which Arrow would take for broken cells."""
     check_regular(path)
-    with readable(str(path)), path.open("rb") as file:
+    with translate_arrow_errors(str(path)), path.open("rb") as file:
         if file.read(2) in (b"\xff\xfe", b"\xfe\xff"):
             raise ValueError(f"{path} must be UTF-8; it is UTF-16. Save it as UTF-8.")
 

@@ -21,18 +21,18 @@ _SECONDS_PER_DAY = 86_400
 _UNITS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 # Of ISO dates written as text: microseconds reach further, nanoseconds keep more digits.
 _TIMESTAMPS = (pa.timestamp("us"), pa.timestamp("us", "UTC"), pa.timestamp("ns"), pa.timestamp("ns", "UTC"))
-Piece = tuple[str, int, pa.Array]  # a chunk: column, first row, values
+Chunk = tuple[str, int, pa.Array]  # column, first row, values
 
 
 @dataclass(frozen=True)
-class Source:
+class TableSource:
     """A table whose columns are read chunk by chunk, any number of times, so that only one chunk is in memory."""
 
     name: str  # path of the file, or "the table", for messages
     names: list[str]  # columns in order; a name may occur twice
     kinds: dict[str, Kind]  # column -> what it holds
     rows: int  # number of rows, or 0 if it is not known before reading
-    pieces: Callable[[list[str], list[str]], Iterator[Piece]]  # chunks of columns of numbers, and of other columns
+    chunks: Callable[[list[str], list[str]], Iterator[Chunk]]  # chunks of columns of numbers, and of other columns
     first_row: int = 0  # number of the first row in its file, for messages about a batch of rows
 
     def check_distinct(self, names: Iterable[str]) -> None:
@@ -48,7 +48,7 @@ class Unreadable(ValueError):
 
 
 @contextmanager
-def readable(name: str) -> Iterator[None]:
+def translate_arrow_errors(name: str) -> Iterator[None]:
     """Translate Arrow's errors into one line that names the file."""
     try:
         yield
@@ -174,9 +174,9 @@ def _first_non_date(values: pa.Array) -> int:
     return 0
 
 
-def wrong_cell(source: Source, names: list[str]) -> tuple[str, int, Any] | None:
+def wrong_cell(source: TableSource, names: list[str]) -> tuple[str, int, Any] | None:
     """Return column, row and value of the first cell in these columns that is not a number; None if all are."""
-    for name, first_row, values in source.pieces([], names):
+    for name, first_row, values in source.chunks([], names):
         for row, cell in enumerate(values.to_pylist(), first_row):
             if not is_number(cell):
                 return name, row, cell

@@ -55,6 +55,15 @@ def parquet_bytes(metadata: pq.FileMetaData) -> int:
     return max(stored, 4 * cells, 4 * values)
 
 
+def most_values(metadata: pq.FileMetaData) -> int:
+    """Return how many values the longest column of a Parquet file has, by its metadata: each element of a list is one."""
+    totals = [0] * metadata.num_columns
+    for group in map(metadata.row_group, range(metadata.num_row_groups)):
+        for i in range(group.num_columns):
+            totals[i] += group.column(i).num_values
+    return max(totals, default=0)
+
+
 def _gzip_bytes(path: Path, limit: int) -> int:
     """Count the bytes that a gzip file holds, as far as the limit."""
     size = 0

@@ -1,0 +1,83 @@
+"""Add the votes of annotators to a data set, as `oneof fit --votes` and the estimators do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oneof.candidates.mask import Candidates
+from oneof.data.dataset import UNNAMED_PRIOR, Dataset, scatter_columns
+from oneof.ensemble.vote_prior import VotePrior, config_for_votes, vote_prior
+from oneof.learners.config import EnsembleConfig
+from oneof.votes.annotators import mistakes
+from oneof.votes.attach import counted
+from oneof.votes.ballots import Votes
+
+
+def dataset_with_votes(
+    data: Dataset,
+    votes: Votes,
+    item: NDArray[np.intp],
+    config: EnsembleConfig,
+    seed: int,
+    ground_truth: Mapping[int, str] | None = None,
+) -> tuple[Dataset, EnsembleConfig, dict[str, Any]]:
+    """Return the data set with what the votes say, the config that suits it, and what is known about the annotators.
+
+    Parameters
+    ----------
+    data
+        n rows, whose classes include all labels of the votes.
+    votes
+        Votes on items.
+    item
+        The index of each row's item in the votes [n], -1 where nobody voted.
+    config
+        What to learn, before it is adapted to votes.
+    seed
+        Of the folds of held-out votes.
+    ground_truth
+        True labels by row, which count as gold.
+    """
+    fitted = vote_prior(data.plain_features(), votes, item, seed)
+    class_index = {name: j for j, name in enumerate(data.classes)}
+    columns = [class_index[name] for name in votes.labels]
+    c = len(class_index)
+    gold = data.gold
+    if ground_truth:
+        gold = gold.copy()
+        gold[list(ground_truth)] = [class_index[label] for label in ground_truth.values()]
+    mask = scatter_columns(fitted.candidates, columns, c, False)
+    data = replace(
+        data,
+        candidates=Candidates(mask, data.candidates.classes),
+        reviewed_sets=mask,
+        gold=gold,
+        prior=scatter_columns(fitted.prior, columns, c, UNNAMED_PRIOR),
+        votes=fitted.evidence.with_classes(columns, c),
+        ballots=counted(votes, item),
+    )
+    config = config_for_votes(config, fitted, on_pictures=data.are_pictures)
+    return data, config, describe_annotators(votes, fitted)
+
+
+def describe_annotators(votes: Votes, fitted: VotePrior) -> dict[str, Any]:
+    """Return how often each annotator voted and was right, by votes and features together, and what held-out votes chose."""
+    posterior = fitted.joint.posterior
+    count = np.bincount(votes.annotator, minlength=len(votes.annotators))
+    right = np.bincount(votes.annotator, posterior[votes.item, votes.label], minlength=len(count))
+    accuracy = (right / np.maximum(count, 1)).round(4).tolist()
+    annotators = []
+    for a in np.argsort(-count, kind="stable"):
+        annotators.append({"annotator": votes.annotators[a], "votes": int(count[a]), "accuracy": accuracy[a]})
+    return {
+        "items": len(votes.items),
+        "votes": len(votes.item),
+        "annotators": annotators,
+        "mistakes": [mistake._asdict() for mistake in mistakes(votes, posterior)],
+        "chosen": fitted.joint.tried[0] if fitted.joint.tried else {},
+    }

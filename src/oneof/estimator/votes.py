@@ -1,0 +1,95 @@
+"""Votes in place of y: check them, and find the votes on each row of X."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oneof.candidates.mask import Candidates
+from oneof.data.supervision import label_text
+from oneof.estimator.arguments import check_length, is_frame
+from oneof.votes.ballots import Votes
+
+ITEM = "item"  # the column of a frame that holds the items' ids, unless another is named
+
+
+def check_alone_with_votes(y: Any, prior: Any) -> None:
+    """Raise if there is another source of labels beside votes."""
+    for name, value in (("y", y), ("prior", prior)):
+        if value is not None:
+            raise ValueError(f"{name} must be left out with votes, which give the candidates; got both. Drop one.")
+
+
+def split_items(X: Any, items: Any) -> tuple[Any, list[Any] | None]:
+    """Return X without the column of the items' ids, and the ids of its rows; None: the rows are numbered."""
+    names = [str(name) for name in X.columns] if is_frame(X) and hasattr(X, "dtypes") else []
+    if hasattr(X, "column_names"):
+        names = list(X.column_names)  # an Arrow table
+    if isinstance(items, str):
+        if items not in names:
+            given = ", ".join(names[:8]) or "no named columns"
+            raise ValueError(f"items must be a column of X, or an id for each row; got {items!r}, X has {given}.")
+        return _without_column(X, items)
+    if items is not None:
+        return X, list(items)
+    if ITEM in names:
+        return _without_column(X, ITEM)
+    index = getattr(X, "index", None)
+    if is_frame(X) and index is not None:
+        return X, list(index)
+    return X, None
+
+
+def _without_column(X: Any, name: str) -> tuple[Any, list[Any]]:
+    ids = X[name]
+    values = ids.to_pylist() if hasattr(ids, "to_pylist") else ids.to_list()
+    if hasattr(X, "drop_columns"):
+        return X.drop_columns([name]), values
+    return X[[other for other in X.columns if other != name]], values
+
+
+def match_items(votes: Votes, ids: list[Any] | None, n: int) -> NDArray[np.intp]:
+    """Return the index of each row's item among those of the votes [n], -1 where nobody voted on it."""
+    keys = [str(row) for row in range(n)]
+    if ids is not None:
+        check_length(ids, n, "items")
+        keys = [label_text(key) for key in ids]
+    first_row: dict[str, int] = {}
+    for row, key in enumerate(keys):
+        if key in first_row:
+            raise ValueError(f"items must be distinct; {key!r} is in rows {first_row[key]} and {row}. Drop one.")
+        first_row[key] = row
+    index_of = {label_text(key): i for i, key in enumerate(votes.items.to_pylist())}
+    item = np.array([index_of.get(key, -1) for key in keys], dtype=np.intp)
+    if not (item >= 0).any():
+        voted = next(iter(index_of), "")
+        row_key = next(iter(keys), "")
+        raise ValueError(
+            f"votes and X must belong together; no item of the votes (such as {voted!r}) is an item of X (such as {row_key!r}). "
+            "Pass items=, the id of each row or the column that holds it."
+        )
+    return item
+
+
+def sets_of_votes(votes: Votes, item: NDArray[np.intp], classes: Any) -> Candidates:
+    """Return the labels with votes on each row as a set [n, c], all labels where there are no votes.
+
+    The classes are those given, else the labels of the votes.
+    """
+    names = np.array(votes.labels)
+    columns = np.arange(len(names))
+    if classes is not None:
+        names = np.asarray(classes)
+        index_of = {label_text(name): j for j, name in enumerate(names.tolist())}
+        for label in votes.labels:
+            if label not in index_of:
+                shown = ", ".join(list(index_of)[:8])
+                raise ValueError(f"classes must hold every label of the votes; {label!r} is not among {shown}. Add it.")
+        columns = np.array([index_of[label] for label in votes.labels])
+    is_named = np.zeros((len(votes.items), len(names)), dtype=bool)
+    is_named[votes.item, columns[votes.label]] = True
+    mask = is_named[item]
+    mask[item < 0] = True
+    return Candidates(mask, names)
