@@ -108,11 +108,19 @@ class WritesShim:
             os.kill(os.getpid(), signal.SIGKILL)
         return self.count == self.moment - 1
 
+    def before_open(self) -> None:
+        """Let files be opened."""
+
+    def after_half(self) -> None:
+        """Die after half of a write."""
+        self.step()
+
     def open(self, file: Any, mode: str = "r", buffering: int = -1, *args: Any, **options: Any) -> Any:
         """Open a file; files that are written to are watched."""
         writes = not mode.startswith("r") and "b" in mode and isinstance(file, (str, os.PathLike))
         if not writes:
             return self.open_as_usual(file, mode, buffering, *args, **options)
+        self.before_open()
         raw = _WatchedFile(file, mode.replace("b", ""), opener=options.get("opener"))
         raw.shim = self
         if buffering == 0:
@@ -124,12 +132,12 @@ class _WatchedFile(io.FileIO):
     shim: WritesShim
 
     def write(self, content: Any) -> int:
-        """Write; the last write before the kill is half of it."""
-        if self.shim.step():
-            half = memoryview(content)[: len(content) // 2]
-            super().write(half)
-            self.shim.step()
-        return super().write(content)
+        """Write, or only half of it where the shim says so."""
+        if not self.shim.step():
+            return super().write(content)
+        n_written = super().write(memoryview(content)[: max(1, len(content) // 2)])
+        self.shim.after_half()
+        return n_written
 
 
 def full_disk(folder: Path, count: int) -> Iterator[Attempt]:
@@ -178,14 +186,12 @@ def failing_writes(folder: Path, count: int) -> Iterator[Attempt]:
                 yield Attempt(f"{name}, {os.strerror(code)} at moment {moment} of {counting.count}", problem)
 
 
-class FailingShim:
-    """Count the writes to files of this process, and let all from one of them on fail for a moment."""
+class FailingShim(WritesShim):
+    """Count the writes to files of this process, and let all from one of them on fail; on a full disk the first is half done."""
 
     def __init__(self, moment: int, code: int) -> None:
-        self.moment = moment
+        super().__init__(moment)
         self.code = code
-        self.count = 0
-        self.open_as_usual = builtins.open
 
     @contextmanager
     def installed(self) -> Iterator[None]:
@@ -196,8 +202,13 @@ class FailingShim:
         finally:
             builtins.open = io.open = self.open_as_usual
 
+    def before_open(self) -> None:
+        """Raise the error of a read-only folder, if its moment has come."""
+        if self.code == errno.EROFS:
+            self.step()
+
     def step(self) -> bool:
-        """Count a moment; raise the error if it has come, except that of a full disk, whose write is half done."""
+        """Count a moment; raise the error if it has come. Return whether the disk is full half-way through this one."""
         self.count += 1
         if self.count < self.moment:
             return False
@@ -205,28 +216,8 @@ class FailingShim:
             return True
         raise OSError(self.code, os.strerror(self.code))
 
-    def open(self, file: Any, mode: str = "r", buffering: int = -1, *args: Any, **options: Any) -> Any:
-        """Open a file; writes to it may fail, and in a read-only folder its opening does."""
-        writes = not mode.startswith("r") and "b" in mode and isinstance(file, (str, os.PathLike))
-        if not writes:
-            return self.open_as_usual(file, mode, buffering, *args, **options)
-        if self.code == errno.EROFS:
-            self.step()
-        raw = _FailingFile(file, mode.replace("b", ""), opener=options.get("opener"))
-        raw.shim = self
-        if buffering == 0:
-            return raw
-        return io.BufferedRandom(raw) if "+" in mode else io.BufferedWriter(raw)
-
-
-class _FailingFile(io.FileIO):
-    shim: FailingShim
-
-    def write(self, content: Any) -> int:
-        """Write; on a full disk half of it at first, and then nothing."""
-        if self.shim.step():
-            return super().write(memoryview(content)[: max(1, len(content) // 2)])
-        return super().write(content)
+    def after_half(self) -> None:
+        """Let the process go on: its next write fails."""
 
 
 def planted_modules(folder: Path, _: int) -> Iterator[Attempt]:
