@@ -219,6 +219,7 @@ def claims(folder: Path, _: int) -> Iterator[Attempt]:
         "others": edit_json("model.json", lambda facts: facts.update(others=["trees"] * 10**5)),
         "epochs": edit_json("training.json", lambda facts: facts.update(epochs=10**12, trials=10**12)),
         "rows": _repeated_rows,
+        "components": edit_json("model.json", lambda facts: facts["encoding"].update(components=10**12)),
         "taught": edit_json("run.json", lambda facts: facts.update(taught="all")),
         "folder": edit_json("run.json", lambda facts: facts.update(file="/proc")),
     }
