@@ -44,6 +44,8 @@ from oneof.votes.read import VotesFile
 
 SPEC_FILE = "asked.json"  # in the checkpoint: the spec of the run
 LOCK = "lock"  # in the checkpoint: held while a process is at work
+TABLE = "table.parquet"  # in a run of many files: the rows that are learned from
+FILES = "files.json"  # in a run of many files: which they are, and how the rows were chosen
 PIXELS = "pixels.part"  # in the checkpoint: pixels of pictures that are not held in memory; a .npy file
 _MAX_SETTING = 100_000  # trees, epochs, networks, widths and the like of a run that is learned from again
 _ANY_SIZE = ("seed", "max_rows", "max_cells", "max_kernel_rows", "batch_size")
@@ -68,6 +70,7 @@ class RunOptions:
     cache: Path | None = None  # where embeddings of texts and pictures are kept; None: ~/.cache/oneof
     stream: bool | None = None  # keep pixels of pictures in a file; None: where they take half of what is free
     command: tuple[str, ...] = ()  # recorded in run.json
+    files: dict[str, Any] | None = None  # recorded in run.json: the files of which the table is a sample
     progress: bool = False  # show progress bars
     echo: Callable[[str], None] = lambda line: None  # called with each line for a person
 
@@ -218,6 +221,11 @@ def prepare_run(
         "asked": spec_json,
         "warnings": warnings,
     }
+    files = options.files
+    if refit is not None:
+        files = refit.run.metadata.get("files")
+    if files is not None:
+        metadata["files"] = files
     config = spec.config
     if voted is not None:
         data, ensemble, annotators = add_votes(data, voted, config.ensemble, config.seed)
@@ -321,10 +329,11 @@ def _read_spec(path: Path) -> dict[str, Any]:
 
 
 def _check_free(out: Path, checkpoint: Path) -> None:
-    """Refuse a folder that holds anything but a checkpoint that was hardly begun."""
+    """Refuse a folder that holds anything but a checkpoint that was hardly begun, or the sample of many files."""
     is_free = out.is_dir()
     for path in out.iterdir() if is_free else ():
-        if path != checkpoint or not _is_hardly_begun(checkpoint):
+        is_sample = path.name in (TABLE, FILES)
+        if not is_sample and (path != checkpoint or not _is_hardly_begun(checkpoint)):
             is_free = False
     if not is_free:
         raise ValueError(f"out must be a new or empty folder; {out} holds something else. Give another one.")

@@ -106,8 +106,7 @@ class Predictor:
     @property
     def batch_size(self) -> int:
         """Return how many rows to predict at a time, so that a batch takes some hundred megabytes at most."""
-        width = len(self.model.encoding.names) + len(self.model.classes)
-        return int(np.clip(_MAX_CELLS // width, _MIN_ROWS, _MAX_ROWS))
+        return batch_size(self.model)
 
     def __call__(self, batch: Any) -> Any:
         """Return the predictions for a batch, in the form that the batch has.
@@ -195,6 +194,12 @@ class Predictor:
                 f"batch must be an array [n, {len(names)}] of the columns that the run was fitted to; got {list(x.shape)}."
             )
         return pa.table(dict(zip(names, x.T, strict=True)))
+
+
+def batch_size(model: Model) -> int:
+    """Return how many rows to predict at a time, so that a batch takes some hundred megabytes at most."""
+    width = len(model.encoding.names) + len(model.classes)
+    return int(np.clip(_MAX_CELLS // width, _MIN_ROWS, _MAX_ROWS))
 
 
 def append_columns(table: pa.Table, source: TableSource, names: Sequence[str]) -> pa.Table:
