@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -57,7 +58,7 @@ def test_a_learning_curve_chooses_the_rows_to_learn_from(fitted: tuple[Run, list
     assert described["paths"] == [str(path) for path in files]
     assert described["rows"] == N_FILES * N_ROWS
     assert [point["rows"] for point in curve[:2]] == [20, 40]
-    assert all(later["rows"] <= 2 * earlier["rows"] for earlier, later in zip(curve, curve[1:], strict=False))
+    assert all(later["rows"] <= 2 * earlier["rows"] for earlier, later in pairwise(curve))
     assert described["sampled"] == run.metadata["n"] == 60 + curve[-1]["rows"]  # 60: a fifth of 300, to score the fits
     assert "450 rows" in lines[0]  # said before anything is read
     assert sum("points" in line for line in lines) == len(curve) - 1
