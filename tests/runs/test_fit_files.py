@@ -5,17 +5,24 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 from small_table import ROLES, SMALL, command, frame
 
 import oneof.runs.fit_files
+import oneof.runs.stream_networks
+from oneof.data.files.columns import open_table
+from oneof.data.table import read_columns
+from oneof.ensemble.model import Model
 from oneof.learners.config import FitConfig
 from oneof.runs.clean_files import write_file_labels
 from oneof.runs.decisions import Decision
@@ -23,6 +30,7 @@ from oneof.runs.fit_files import fit_files, table_files
 from oneof.runs.fit_table import FitSpec, RunOptions
 from oneof.runs.folder import Run
 from oneof.runs.predictor import Predictor
+from oneof.runs.stream_networks import NetworkStream, Rows
 
 pytestmark = pytest.mark.usefixtures("small_forests")
 N_FILES = 3
@@ -217,3 +225,69 @@ def test_a_folder_is_larger_than_the_memory_that_fit_and_clean_take(tmp_path: Pa
         [sys.executable, script, *sizes, "--folder", tmp_path], env=environment, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def network_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Model, list[Path]]:
+    """Networks that learned from few rows, and files with many more."""
+    folder = tmp_path_factory.mktemp("networks")
+    files = write_files(folder / "rows")
+    config = replace(SMALL, learners=("networks",), epochs=1, kernel=None)
+    spec = replace(SPEC, config=FitConfig(config))
+    return fit_files(files, folder / "RUN", spec, n_sample=30).model, files
+
+
+def test_networks_go_on_learning_from_all_rows(
+    network_run: tuple[Model, list[Path]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, files = network_run
+    monkeypatch.setattr(oneof.runs.stream_networks, "HELD_OUT_EVERY", 4)
+    monkeypatch.setattr(oneof.runs.stream_networks, "BATCH", 8)
+    before = [{name: weight.clone() for name, weight in member.stack.weights.items()} for member in model.members]
+    stream = NetworkStream(files, SPEC.roles, tmp_path / "state.safetensors")
+    better, line = stream(model)
+    assert "networks went on learning from all rows: +" in line
+    for member, weights in zip(model.members, before, strict=True):
+        for name, weight in weights.items():
+            assert torch.equal(member.stack.weights[name], weight)  # the model that was given is unchanged
+    truth = pd.concat([pd.read_parquet(path) for path in files], ignore_index=True)
+    columns = read_columns(open_table(truth), model.encoding.roles)
+    features = model.encoding.transform(columns)
+    accuracy = []
+    for fitted in (model, better):
+        label = np.array(fitted.classes)[fitted.probabilities(features).argmax(1)]
+        accuracy.append((label == truth["truth"].to_numpy()).mean())
+    assert accuracy[1] > accuracy[0]
+
+
+def test_networks_that_do_not_gain_are_left_out(
+    network_run: tuple[Model, list[Path]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, files = network_run
+    monkeypatch.setattr(oneof.runs.stream_networks, "RATE", 0.0)
+    kept, line = NetworkStream(files, SPEC.roles, tmp_path / "state.safetensors")(model)
+    assert kept is model
+    assert "are left out: +0.00 points" in line
+
+
+def test_networks_that_were_stopped_go_on_to_the_same_end(
+    network_run: tuple[Model, list[Path]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, files = network_run
+    expected, _ = NetworkStream(files, SPEC.roles, tmp_path / "whole.safetensors")(model)
+    stream = NetworkStream(files, SPEC.roles, tmp_path / "state.safetensors")
+    read = NetworkStream.rows
+
+    def stop_at_the_last_file(self: NetworkStream, fitted: Model, file: Path) -> Iterator[Rows]:
+        if file == files[-1]:
+            raise KeyboardInterrupt
+        return read(self, fitted, file)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(NetworkStream, "rows", stop_at_the_last_file)
+        with pytest.raises(KeyboardInterrupt):
+            stream(model)
+    found, _ = stream(model)
+    for member, other in zip(expected.members, found.members, strict=True):
+        for name, weight in member.stack.weights.items():
+            assert torch.equal(weight, other.stack.weights[name])

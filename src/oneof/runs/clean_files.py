@@ -27,7 +27,8 @@ from oneof.ensemble.resolve import resolve_labels
 from oneof.learners.base import Predictions
 from oneof.runs.clean import CleanSummary
 from oneof.runs.decisions import DECISIONS
-from oneof.runs.fit_files import FILE_COLUMN, ROW_COLUMN, known_sets, supervision_columns
+from oneof.runs.file_sets import known_sets, supervision_columns
+from oneof.runs.fit_files import FILE_COLUMN, ROW_COLUMN
 from oneof.runs.fit_table import TABLE
 from oneof.runs.folder import Run, fingerprint
 from oneof.runs.predict_files import ORIGIN, PredictJob, Step, jobs_for_files

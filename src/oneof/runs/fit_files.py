@@ -1,7 +1,8 @@
 """Fit many Parquet files that need not fit in memory: a sample of their rows is learned from, as large as a learning curve says.
 
 Quick fits on more and more rows are scored by sets that they have not seen. Where twice as many rows no longer help, the ensemble is fitted on
-that sample, as a table of its own. `oneof.runs.clean_files` then labels every row, file by file.
+that sample, as a table of its own. Where they still help at the largest sample, networks go on learning from all rows
+(`oneof.runs.stream_networks`). `oneof.runs.clean_files` then labels every row, file by file.
 """
 
 import glob
@@ -18,21 +19,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from oneof.candidates.mask import Candidates
 from oneof.data.dataset import BoolArray
 from oneof.data.files.batches import PARQUET, find_files
-from oneof.data.files.columns import Cells, open_table, read_columns_of
+from oneof.data.files.columns import open_table, read_columns_of
 from oneof.data.files.source import translate_arrow_errors
 from oneof.data.roles import ColumnRoles
-from oneof.data.supervision import read_supervision
 from oneof.data.table import read_columns, read_table
 from oneof.ensemble.model import Model
 from oneof.ensemble.pipeline import fit
 from oneof.learners.base import Resources
 from oneof.learners.config import FitConfig
+from oneof.runs.file_sets import known_sets, supervision_columns
 from oneof.runs.fit_table import FILES, TABLE, FitSpec, RunOptions, fit_table
 from oneof.runs.folder import Run, write_json
 from oneof.runs.read_dataset import dataset_from_table
+from oneof.runs.stream_networks import NetworkStream
 from oneof.storage.durations import format_duration
 from oneof.storage.files import atomic_write
 from oneof.storage.progress import progress_bar
@@ -66,6 +67,7 @@ class Sample:
 
     table: pa.Table
     curve: list[CurvePoint] = field(default_factory=list)
+    more_helps: bool = False  # whether the curve still rose where it ended
 
 
 def table_files(path: Path | None) -> list[Path]:
@@ -109,7 +111,11 @@ def fit_files(
     described = group.run_on_rank0(partial(_prepare_sample, files, out, spec, options, n_sample))
     ignore = (*spec.roles.ignore, FILE_COLUMN, ROW_COLUMN)
     sample_spec = replace(spec, roles=replace(spec.roles, ignore=ignore))
-    return fit_table(out / TABLE, out, sample_spec, replace(options, files=described))
+    refine = None
+    if described["more_helps"]:
+        state = out / "checkpoint" / "networks.safetensors"
+        refine = NetworkStream(files, spec.roles, state, options.progress)
+    return fit_table(out / TABLE, out, sample_spec, replace(options, files=described, refine=refine))
 
 
 def _check_spec(spec: FitSpec) -> None:
@@ -150,6 +156,7 @@ def _prepare_sample(
         "rows": sum(n_rows),
         "sampled": sample.table.num_rows,
         "curve": [point._asdict() for point in sample.curve],
+        "more_helps": sample.more_helps,
     }
     out.mkdir(parents=True, exist_ok=True)
     with atomic_write(out / TABLE) as file:
@@ -282,6 +289,7 @@ def _choose_sample(pool: pa.Table, spec: FitSpec, options: RunOptions) -> Sample
     held_out = pool.slice(0, n_eval)
     curve: list[CurvePoint] = []
     before: BoolArray | None = None
+    more_helps = False
     size = min(FIRST_SIZE, pool.num_rows - n_eval)
     while True:
         begin = time.monotonic()
@@ -292,11 +300,14 @@ def _choose_sample(pool: pa.Table, spec: FitSpec, options: RunOptions) -> Sample
         if before is not None and not _helps(covered, before):
             break
         if size == pool.num_rows - n_eval:
-            options.echo(f"more than {pool.num_rows:,} rows might still help; --sample takes more.")
+            options.echo(
+                f"more than {pool.num_rows:,} rows might still help: networks go on learning from all rows, and --sample takes more."
+            )
+            more_helps = True
             break
         before = covered
         size = min(2 * size, pool.num_rows - n_eval)
-    return Sample(pool.slice(0, n_eval + size), curve)
+    return Sample(pool.slice(0, n_eval + size), curve, more_helps)
 
 
 def _describe_point(curve: Sequence[CurvePoint], n_eval: int) -> str:
@@ -334,24 +345,3 @@ def _is_covered(model: Model, rows: pa.Table, roles: ColumnRoles) -> BoolArray:
     label = model.probabilities(features).argmax(1)
     covered = sets[np.arange(len(sets)), label]
     return np.asarray(covered[is_informative])
-
-
-def supervision_columns(roles: ColumnRoles) -> list[str]:
-    """Return the columns from which candidate sets are read."""
-    return [name for name in (roles.candidates, roles.exclude) if name]
-
-
-def known_sets(name: str, cells: Cells, roles: ColumnRoles, n: int, classes: Sequence[str]) -> BoolArray:
-    """Return the sets [n, c] of rows within the classes of a model: all of them where a row has no candidates.
-
-    A label that is none of the classes is left out; a row may have no label left.
-    """
-    lenient = replace(roles, empty="unlabelled", gold=None)
-    candidates, _ = read_supervision(name, cells, lenient, n, classes)
-    return _columns_of(candidates, classes)
-
-
-def _columns_of(candidates: Candidates, classes: Sequence[str]) -> BoolArray:
-    """Return the columns of a mask in the order of the classes."""
-    position = {label: j for j, label in enumerate(candidates.classes.tolist())}
-    return np.ascontiguousarray(candidates.mask[:, [position[label] for label in classes]])

@@ -16,6 +16,7 @@ from oneof.data.embed import MODELS, weights_here
 from oneof.data.images import FILE, folder_of
 from oneof.data.roles import ColumnRoles
 from oneof.data.table import read_table
+from oneof.ensemble.model import Model
 from oneof.ensemble.pipeline import fit
 from oneof.learners.base import Resources, WarmStart
 from oneof.learners.config import SETTINGS, EnsembleConfig, FitConfig, ImageConfig
@@ -70,6 +71,7 @@ class RunOptions:
     cache: Path | None = None  # where embeddings of texts and pictures are kept; None: ~/.cache/oneof
     stream: bool | None = None  # keep pixels of pictures in a file; None: where they take half of what is free
     command: tuple[str, ...] = ()  # recorded in run.json
+    refine: Callable[[Model], tuple[Model, str]] | None = None  # improves the model before it is written, and says how
     files: dict[str, Any] | None = None  # recorded in run.json: the files of which the table is a sample
     progress: bool = False  # show progress bars
     echo: Callable[[str], None] = lambda line: None  # called with each line for a person
@@ -118,6 +120,10 @@ def fit_table(
         result = fit(data, prepared.config, resources, warm_start)
         for line in result.warnings:
             options.echo(line)
+        if options.refine is not None and group.rank == 0:
+            model, line = options.refine(result.model)
+            options.echo(line)
+            result = result._replace(model=model)
         metadata = {
             **prepared.metadata,
             "warnings": prepared.metadata["warnings"] + result.warnings,
