@@ -132,7 +132,7 @@ class _Labeler:
         _, cells = read_numbers(batch, [], supervision_columns(self.roles))
         where = f"{batch.name}, rows from {batch.first_row:,} on"
         sets = known_sets(where, cells, self.roles, len(columns), model.classes)
-        has_known_label = sets.any(1)
+        has_known_label: BoolArray = np.asarray(sets.any(axis=1))
         self.n_without_known_label += int((~has_known_label).sum())
         sets |= ~has_known_label[:, None]
         return _resolved_table(model.probabilities(features), sets, has_known_label, model, features)

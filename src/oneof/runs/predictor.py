@@ -19,7 +19,7 @@ from oneof.runs.folder import Run
 from oneof.runs.predict import prediction_table
 
 _log = logging.getLogger(__name__)
-_MAX_CELLS = 2**24  # features and probabilities of a batch
+_MAX_CELLS = 2**22  # features and probabilities of a batch, of which there are several copies in double precision
 _MAX_ROWS = 2**16
 _MIN_ROWS = 2**8
 
