@@ -6,21 +6,25 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from oneof.data.files.columns import open_table, read_numbers
 from oneof.data.files.unpacked import check_unpacked
 from oneof.data.images import folder_of
 from oneof.data.picture import picture_cell, thumbnail
 from oneof.data.roles import check_column
+from oneof.ensemble.review_order import asking_order
 from oneof.review.pictures import encode_picture, find_picture
 from oneof.runs.decisions import GOLD
-from oneof.runs.explain import describe_removal
+from oneof.runs.explain import describe_removal, reason
 from oneof.runs.folder import Run, check_unchanged, is_unchanged
+from oneof.runs.plain_labels import id_column
 
 _MIN_COLUMNS = 6  # shown by default, if fewer are texts, pictures, categories or excluded from the features
 _MAX_CHARACTERS = 2000  # of a cell
 _MAX_ITEM_CHARACTERS = 200  # of a cell beside the row number in the report
 _MAX_NEIGHBOUR_CHARACTERS = 80  # of the first cell of a neighbour
+_MAX_EXPLAINED = 20  # rows of the report whose label is explained in words
 _MAX_THUMBNAILS = 400  # rows of the report with a picture
 
 
@@ -37,6 +41,8 @@ class Items:
         self.texts: list[str] = []  # columns that identify a row to people, if none are requested
         roles = defaultdict(tuple, run.metadata["asked"].get("roles") or {})
         self.images: list[str] = list(roles["image"])
+        voted_on = id_column(run.metadata)
+        self.ids = [] if voted_on is None else [voted_on]
         if columns:
             check_unchanged(path, run)
         if columns or is_unchanged(path, run):
@@ -48,15 +54,18 @@ class Items:
         source = open_table(path)
         for name in columns:
             check_column(name, source.names, source.name)
-        for name in (*roles["text"], *roles["ignore"]):
+        for name in dict.fromkeys((*self.ids, *roles["text"], *roles["ignore"])):
             if name in source.names:
                 self.texts.append(name)
         if columns:
             shown = [*columns, *self.images]
         else:
             hidden = {roles["candidates"], roles["exclude"], roles["gold"]}
-            first = [*self.images, *roles["text"], *roles["ignore"], *roles["categories"]]
-            visible = [name for name in (*first, *source.names) if name not in hidden]
+            texts = [name for name in source.names if source.kinds.get(name) == "text"]
+            first = list(
+                dict.fromkeys([*self.images, *roles["text"], *self.ids, *roles["ignore"], *roles["categories"]])
+            )
+            visible = [name for name in (*first, *texts, *source.names) if name not in hidden]
             shown = list(dict.fromkeys(visible))[: max(_MIN_COLUMNS, len(first))]
         _, self.cells = read_numbers(source, [], list(dict.fromkeys(shown)))
 
@@ -101,14 +110,29 @@ def shown_table(run: Run, columns: Sequence[str] = ()) -> pa.Table:
     if image_columns:
         thumbnails = _thumbnails(table, items, image_columns[0])
         table = table.append_column("picture", [pa.array(thumbnails, pa.string())])
+    table = table.append_column("why", [pa.array(_explain_first(run, table), pa.string())])
     names = list(columns) or items.texts
     if not items.cells or not names:
         return table
     texts = []
     for row in range(table.num_rows):
-        parts = [_text(items.cells[name][row])[:_MAX_ITEM_CHARACTERS] for name in names]
+        parts = []
+        for name in names:
+            text = _text(items.cells[name][row])[:_MAX_ITEM_CHARACTERS]
+            parts.append(f"{name} {text}" if name in items.ids else text)
         texts.append(" · ".join(parts))
     return table.append_column("item", [pa.array(texts, pa.string())])
+
+
+def _explain_first(run: Run, table: pa.Table) -> list[str | None]:
+    """Return why the first rows of the review queue got their labels; None for the others."""
+    n_to_review = pc.sum(table["ask"]).as_py() or 0
+    first_rows = asking_order(table)[: min(n_to_review, _MAX_EXPLAINED)]
+    labels = table["label"].to_pylist()
+    explanations: list[str | None] = [None] * table.num_rows
+    for row, cells in zip(first_rows.tolist(), table.take(pa.array(first_rows)).to_pylist(), strict=True):
+        explanations[row] = reason(cells, labels, run.n_models)
+    return explanations
 
 
 def _describe_decisions(decided: pa.Table) -> list[str | None]:

@@ -15,9 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from oneof.ensemble.accuracy import sample_order
 from oneof.ensemble.review_order import asking_order
-from oneof.review.audit import accuracy_curve_point, accuracy_of_labels, agreement
+from oneof.review.audit import accuracy_curve_point, accuracy_of_labels, agreement, audit_order
 from oneof.review.cards import Items, card
 from oneof.review.ports import run_id
 from oneof.runs.decisions import DRAWN, KINDS, Decision, Log, gold_decisions, resolve_decisions
@@ -70,9 +69,7 @@ class Review:
         self.doubtful = set(np.flatnonzero(table["ask"].to_numpy()).tolist())
         self.queue = asking_order(table)
         self.gold = gold_decisions(table)
-        known = [*self.gold, *self.run.metadata.get("taught", ())]
-        order = sample_order(table.num_rows)
-        self.audit_order = order[~np.isin(order, known)]  # rows whose labels the run was not given, in random order
+        self.audit_order = audit_order(self.run)
         self._rows_by_candidate: dict[str, set[int]] = {}
         self._summary: tuple[list[str], dict[str, Any]] | None = None  # of the decisions with these ids
         self._curve_points: dict[tuple[int, str], tuple[int, float, float, float]] = {}
