@@ -2,6 +2,7 @@
 // The table of rows: search, filter, sort, page. Strings of the data only ever become text nodes.
 (() => {
   const PAGE = 50;
+  const MAX_CHIPS = 10; // candidates of a row that are shown, the most probable ones
   const data = JSON.parse(document.getElementById("data").textContent);
   const at = Object.fromEntries(data.columns.map((name, k) => [name, k]));
   const get = (row, name) => row[at[name]];
@@ -64,13 +65,15 @@
   function chips(row) {
     const kept = new Set(get(row, "kept"));
     const shares = get(row, "shares");
-    const nodes = get(row, "original").flatMap((k, i) => {
+    const candidates = get(row, "original");
+    const nodes = candidates.slice(0, MAX_CHIPS).flatMap((k, i) => {
       const kind = k === get(row, "label") ? "chip taken" : "chip";
       let note = `\u00a0${shares[i]}\u00a0%`;
       if (data.voted) note += `, ${countVotes(votesFor(row, k))}`;
       return [element(kept.has(k) ? "span" : "del", { class: kind }, label(k), element("small", {}, note)), " "];
     });
-    const isNamed = get(row, "original").includes(get(row, "label"));
+    if (candidates.length > MAX_CHIPS) nodes.push(`and ${candidates.length - MAX_CHIPS} less probable`);
+    const isNamed = candidates.includes(get(row, "label"));
     if (!isNamed) nodes.unshift(element("span", { class: "chip taken" }, label(get(row, "label")), element("small", {}, "\u00a0named by nobody")), " ");
     return nodes;
   }
