@@ -24,6 +24,7 @@ _MIN_COLUMNS = 6  # shown by default, if fewer are texts, pictures, categories o
 _MAX_CHARACTERS = 2000  # of a cell
 _MAX_ITEM_CHARACTERS = 200  # of a cell beside the row number in the report
 _MAX_NEIGHBOUR_CHARACTERS = 80  # of the first cell of a neighbour
+_MIN_LIKELY = 0.02  # the probability from which on a label that nobody named is shown at once
 _MAX_EXPLAINED = 20  # rows of the report whose label is explained in words
 _MAX_THUMBNAILS = 400  # rows of the report with a picture
 
@@ -68,6 +69,9 @@ class Items:
             visible = [name for name in (*first, *texts, *source.names) if name not in hidden]
             shown = list(dict.fromkeys(visible))[: max(_MIN_COLUMNS, len(first))]
         _, self.cells = read_numbers(source, [], list(dict.fromkeys(shown)))
+        for name, cells in self.cells.items():
+            if name not in self.images and _holds_pictures(cells, self.folder):
+                self.images.append(name)
 
     def show(self, row: int) -> list[tuple[str, str]]:
         """Return name and text of every column that is not a picture and has a value."""
@@ -86,12 +90,22 @@ class Items:
             return None
         return find_picture(picture_cell(cells[row]), self.folder)
 
-    def encoded_picture(self, row: int, column: str) -> tuple[bytes, str]:
-        """Return the content and type of a row's picture, in a format that browsers show."""
+    def pictures(self, row: int) -> list[str]:
+        """Return the columns that hold a picture of a row."""
+        return [column for column in self.images if self.picture(row, column)]
+
+    def encoded_picture(self, row: int, column: str, max_side: int | None = None) -> tuple[bytes, str]:
+        """Return the content and type of a row's picture, in a format that browsers show, at most `max_side` pixels a side."""
         picture = self.picture(row, column)
         if picture is None:
             raise ValueError("the row has no such picture beside its table.")
-        return encode_picture(picture)
+        return encode_picture(picture, max_side)
+
+
+def _holds_pictures(cells: Sequence[Any], folder: Path) -> bool:
+    """Return whether a column names picture files, judged by its first value."""
+    first = next((cell for cell in cells if cell is not None), None)
+    return isinstance(first, str) and find_picture(first, folder) is not None
 
 
 def shown_table(run: Run, columns: Sequence[str] = ()) -> pa.Table:
@@ -173,11 +187,18 @@ def card(run: Run, items: Items, row: int) -> dict[str, Any]:
     neighbours = []
     for neighbour in resolved["neighbours"]:
         label = run.purified["label"][neighbour].as_py()
-        neighbours.append({"row": neighbour, "label": label, "item": _first_text(items, neighbour)})
+        neighbours.append(
+            {
+                "row": neighbour,
+                "label": label,
+                "item": _first_text(items, neighbour),
+                "pictures": items.pictures(neighbour)[:1],
+            }
+        )
     return {
         "row": row,
         "item": items.show(row),
-        "pictures": [column for column in items.images if items.picture(row, column)],
+        "pictures": items.pictures(row),
         "candidates": _candidates(resolved),
         "suggested": resolved["label"],
         "outside": resolved["outside"],
@@ -186,7 +207,10 @@ def card(run: Run, items: Items, row: int) -> dict[str, Any]:
 
 
 def _candidates(resolved: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the candidates of a row with their evidence: the chosen label first, then by decreasing probability."""
+    """Return the candidates of a row with their evidence: the chosen label first, then by decreasing probability.
+
+    Under votes every label is a candidate; those that nobody named and the models rule out come last, as not `likely`.
+    """
     probability = dict(zip(resolved["original"], resolved["distribution"], strict=True))
     removal = {}
     for removed in resolved["removed"]:
@@ -194,11 +218,19 @@ def _candidates(resolved: dict[str, Any]) -> list[dict[str, Any]]:
     votes = {}
     for vote in resolved.get("votes") or ():
         votes[vote["label"]] = vote["votes"]
+    likely = set(probability)
+    if "votes" in resolved:
+        likely = {label for label in probability if label in votes or probability[label] >= _MIN_LIKELY}
+        likely.add(resolved["label"])
     candidates = []
-    for label in sorted(probability, key=lambda label: (label != resolved["label"], -probability[label])):
+    in_order = sorted(
+        probability, key=lambda label: (label != resolved["label"], label not in likely, -probability[label])
+    )
+    for label in in_order:
         candidates.append(
             {
                 "label": label,
+                "likely": label in likely,
                 "probability": round(probability[label], 4),
                 "votes": votes.get(label),
                 "fell": removal.get(label),

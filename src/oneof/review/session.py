@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterable, Sequence
 from itertools import count
 from pathlib import Path
@@ -28,6 +29,7 @@ REPEAT_EVERY = 20  # and one in so many is shown a second time
 POOLS = ("all", "doubtful", "random", "skipped")
 _REPEAT_DISTANCE = 10  # answers between an answer and its blind repeat, at least
 _LEASE_SECONDS = 600.0  # for which a row that is shown to one person is not shown to others
+_GRID_SIZE = 24  # rows that are confirmed at once, at most
 _MAX_HISTORY = 10  # answers of a person that the page lists
 _RECENT = 25  # answers about rows of the queue that show whether more of them are worth the effort
 _MAX_CURVE_POINTS = 60
@@ -111,6 +113,30 @@ class Review:
                 row, drawn = choice
                 cards.append(self._lease(tab, who, row, drawn))
             return cards
+
+    def grid(self, tab: str, who: str, label: str = "") -> dict[str, Any]:
+        """Return cards of rows that the model gives one label, to confirm many at once, and how many rows each label has left.
+
+        The doubtful rows come first, the most probable of them at the head; then the others, the least sure first. Without a
+        label, the one with most doubtful rows is taken. Other rows that the tab holds stay reserved for it.
+        """
+        with self.lock:
+            self.log.refresh()
+            unavailable = self._answered() | self.leases.keys() | self.gold.keys() | self._skips(who).keys()
+            left = [int(row) for row in self.queue if int(row) not in unavailable]
+            doubtful = [row for row in left if row in self.doubtful]
+            rows_of = Counter(self.labels[row] for row in doubtful or left)
+            if tab in self.closed_tabs or not rows_of:
+                return {"cards": [], "label": label, "labels": []}
+            if label not in rows_of:
+                label, _ = rows_of.most_common(1)[0]
+            rows = [row for row in doubtful if self.labels[row] == label]
+            probability = self.run.purified["probability"]
+            rows.sort(key=lambda row: -float(probability[row].as_py()))
+            if not doubtful:
+                rows = [row for row in left if self.labels[row] == label]
+            cards = [self._lease(tab, who, row, "queue") for row in rows[:_GRID_SIZE]]
+            return {"cards": cards, "label": label, "labels": rows_of.most_common()}
 
     def close_tab(self, tab: str) -> None:
         """Release the rows that a tab was shown; later requests of the tab get none."""
