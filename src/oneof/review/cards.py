@@ -59,19 +59,21 @@ class Items:
             if name in source.names:
                 self.texts.append(name)
         if columns:
-            shown = [*columns, *self.images]
+            shown = list(dict.fromkeys([*columns, *self.images]))
         else:
             hidden = {roles["candidates"], roles["exclude"], roles["gold"]}
-            texts = [name for name in source.names if source.kinds.get(name) == "text"]
-            first = list(
-                dict.fromkeys([*self.images, *roles["text"], *self.ids, *roles["ignore"], *roles["categories"]])
-            )
+            texts = [name for name in source.names if source.kinds.get(name) == "text" and name not in hidden]
+            first = [*self.images, *roles["text"], *self.ids, *roles["ignore"], *roles["categories"]]
             visible = [name for name in (*first, *texts, *source.names) if name not in hidden]
-            shown = list(dict.fromkeys(visible))[: max(_MIN_COLUMNS, len(first))]
-        _, self.cells = read_numbers(source, [], list(dict.fromkeys(shown)))
+            shown = list(dict.fromkeys(visible))[: max(_MIN_COLUMNS, len(set(first)))]  # numbers come last
+        _, self.cells = read_numbers(source, [], shown)
         for name, cells in self.cells.items():
             if name not in self.images and _holds_pictures(cells, self.folder):
                 self.images.append(name)
+        if self.images and not columns:  # a picture says more than the first of many numbers
+            for name in shown:
+                if source.kinds.get(name) == "number" and name not in self.texts:
+                    del self.cells[name]
 
     def show(self, row: int) -> list[tuple[str, str]]:
         """Return name and text of every column that is not a picture and has a value."""
@@ -125,7 +127,7 @@ def shown_table(run: Run, columns: Sequence[str] = ()) -> pa.Table:
         thumbnails = _thumbnails(table, items, image_columns[0])
         table = table.append_column("picture", [pa.array(thumbnails, pa.string())])
     table = table.append_column("why", [pa.array(_explain_first(run, table), pa.string())])
-    names = list(columns) or items.texts
+    names = list(columns) or [name for name in items.texts if name not in items.images]
     if not items.cells or not names:
         return table
     texts = []

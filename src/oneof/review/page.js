@@ -381,7 +381,7 @@ function showItem(card) {
   $("item").replaceChildren(...pictures, list);
 }
 
-const percent = (share) => `${Math.round(100 * share)} %`;
+const percent = (share) => `${Math.round(100 * share)}\u00a0%`;
 
 function candidateItem(candidate, k, blind) {
   const item = element("li");

@@ -96,7 +96,7 @@ def _write_pictures(pixels: NDArray[np.float64], folder: Path) -> list[str]:
         brightness = 255 * (1 - levels / MAX_LEVEL)
         image = Image.fromarray(brightness.astype(np.uint8))
         path = f"{PICTURES}/{i:04}.png"
-        image.resize((8 * SIDE, 8 * SIDE), Image.Resampling.NEAREST).save(folder / path)
+        image.resize((16 * SIDE, 16 * SIDE), Image.Resampling.BICUBIC).save(folder / path)
         paths.append(path)
     return paths
 
