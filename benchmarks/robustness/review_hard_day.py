@@ -320,7 +320,7 @@ def look_at_report(
     """Write the report, look at it in every scheme, and check the contrast of its plots."""
     opened_run = Run.open(run)
     page_text = render_page(
-        opened_run.metadata, shown_table(opened_run), opened_run.training, opened_run.rows, str(run)
+        opened_run.metadata, shown_table(opened_run), opened_run.training, opened_run.rows, folder=str(run)
     )
     path = folder / "report.html"
     path.write_text(page_text, "utf-8")
