@@ -1,5 +1,6 @@
 """`oneof export RUN --onnx FILE` or `--torch FILE`: write the model for other programs."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -39,5 +40,8 @@ def export(
             f"wrote {torch}: columns as in the table to {n_classes} probabilities; "
             f"torch.export differs by {difference:.1g} at most"
         )
-    for line in model.encoding.derived_features:
+    for line in replace(model.encoding, patches=()).derived_features:
         echo(f"{line}: compute them before you call the model")
+    for part in model.encoding.patches:
+        channels, side, _ = part.pixels.shape
+        echo(f"{part.column}: give its pixels as pictures, levels 0 to 255, {channels} x {side} x {side} in a row")

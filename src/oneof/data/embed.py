@@ -264,6 +264,14 @@ def _find_weights(package: Any, model: str) -> tuple[str, str | None]:
     return name, weights
 
 
+def find_cached_weights(model: str) -> str | None:
+    """Return the file of a timm model's weights in the hub's cache; None if it was not downloaded."""
+    try:
+        return _cached_file(f"timm/{model}", "model.safetensors")
+    except ValueError:  # no cache without huggingface_hub, and none for a name that it does not allow
+        return None
+
+
 def weights_here(model: str) -> bool:
     """Return whether the weights of a timm model are on this machine."""
     return _is_available("image", f"timm/{model}", "model.safetensors")

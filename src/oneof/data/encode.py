@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from oneof.data.embed import MODELS, embedded, open_embedder
 from oneof.data.images import ImageSpec, PictureRows, learn_image_spec, read_pictures
-from oneof.data.roles import ColumnRoles
+from oneof.data.patches import ARRAYS, PatchFeatures, learn_patches, sample_of_pictures
+from oneof.data.roles import PATCHES, ColumnRoles
 from oneof.data.table import Columns, ColumnValues
 from oneof.data.text_columns import MAX_PLAIN_VALUES, MAX_VALUES
 from oneof.storage.progress import progress_bar
@@ -108,6 +109,14 @@ class Embedded:
     width: int  # number of features
 
 
+class EncodedRows(NamedTuple):
+    """Features of n rows, and which of them have a picture that could be read."""
+
+    features: NDArray[Any]  # [n, d] float32, or the uint8 pixels of pictures
+    readable: NDArray[np.bool_]  # [n] False where a picture could not be read
+    fault: str | None  # a message that names what could not be read
+
+
 class _VectorColumn(NamedTuple):
     """A column that becomes several numeric features."""
 
@@ -130,6 +139,7 @@ class Encoding:
     # Images without an embedder: then nothing else is encoded, and features are uint8.
     pixels: tuple[ImageSpec, ...] = ()
     rare: dict[str, tuple[str, ...]] = field(default_factory=dict)  # column -> training values that share a feature
+    patches: tuple[PatchFeatures, ...] = ()  # images whose features were learned from the training images
 
     @property
     def names(self) -> list[str]:
@@ -162,7 +172,7 @@ class Encoding:
     @property
     def without_vectors(self) -> Self:
         """Return the encoding of numbers and categories alone, without texts and images."""
-        return replace(self, embedded=(), texts=(), pixels=())
+        return replace(self, embedded=(), texts=(), pixels=(), patches=())
 
     @property
     def derived_features(self) -> list[str]:
@@ -183,12 +193,15 @@ class Encoding:
         for image in self.pixels:
             origin = f"of the picture's levels 0 to 255, {image.shape}"
             columns.append(_VectorColumn(image.column, math.prod(image.shape), origin))
+        for part in self.patches:
+            columns.append(_VectorColumn(part.column, part.width, "from the picture by its patches"))
         return columns
 
     def to_json(self) -> dict[str, Any]:
         """Return everything but the arrays as plain values."""
-        plain = asdict(replace(self, texts=()))
+        plain = asdict(replace(self, texts=(), patches=()))
         plain["texts"] = [{"column": text.column, "terms": text.terms} for text in self.texts]
+        plain["patches"] = [{**asdict(part.pixels), "mirrored": int(part.mirrored)} for part in self.patches]
         return plain
 
     @property
@@ -196,8 +209,11 @@ class Encoding:
         """Return the arrays that `to_json` leaves out, by key."""
         arrays: dict[str, NDArray[Any]] = {}
         for i, text in enumerate(self.texts):
-            arrays[f"{i}.idf"] = text.idf
-            arrays[f"{i}.axes"] = text.axes
+            arrays[f"texts.{i}.idf"] = text.idf
+            arrays[f"texts.{i}.axes"] = text.axes
+        for i, part in enumerate(self.patches):
+            for name in ARRAYS:
+                arrays[f"{PATCHES}.{i}.{name}"] = getattr(part, name)
         return arrays
 
     @classmethod
@@ -205,9 +221,14 @@ class Encoding:
         """Restore an encoding from what `to_json` and `arrays` returned."""
         texts = []
         for i, part in enumerate(plain["texts"]):
-            idf = np.asarray(arrays[f"{i}.idf"])
-            axes = np.asarray(arrays[f"{i}.axes"])
+            idf = np.asarray(arrays[f"texts.{i}.idf"])
+            axes = np.asarray(arrays[f"texts.{i}.axes"])
             texts.append(Texts(part["column"], tuple(part["terms"]), idf, axes))
+        patches = []
+        for i, part in enumerate(plain.get("patches", [])):  # runs of earlier versions have none
+            pixels = ImageSpec(part["column"], part["channels"], part["side"])
+            stored = [np.asarray(arrays[f"{PATCHES}.{i}.{name}"]) for name in ARRAYS]
+            patches.append(PatchFeatures(pixels, bool(part["mirrored"]), *stored))
         return cls(
             numbers=tuple(plain["numbers"]),
             fills=tuple(plain["fills"]),
@@ -218,6 +239,7 @@ class Encoding:
             texts=tuple(texts),
             pixels=tuple(ImageSpec(**part) for part in plain["pixels"]),
             rare={column: tuple(values) for column, values in plain.get("rare", {}).items()},
+            patches=tuple(patches),
         )
 
     @property
@@ -226,7 +248,7 @@ class Encoding:
         text_columns = [part.column for part in self.embedded if part.kind == "text"]
         text_columns += [text.column for text in self.texts]
         image_columns = [part.column for part in self.embedded if part.kind == "image"]
-        image_columns += [image.column for image in self.pixels]
+        image_columns += [image.column for image in (*self.pixels, *self.patches)]
         return ColumnRoles(
             features=self.numbers,
             categories=tuple(self.categories),
@@ -239,6 +261,12 @@ class Encoding:
     def transform(
         self, columns: Columns, *, folder: Path = Path(), cache: Path | None = None, named: Collection[str] = ()
     ) -> NDArray[Any]:
+        """Return the features of `encode` alone."""
+        return self.encode(columns, folder=folder, cache=cache, named=named).features
+
+    def encode(
+        self, columns: Columns, *, folder: Path = Path(), cache: Path | None = None, named: Collection[str] = ()
+    ) -> EncodedRows:
         """Encode columns as features.
 
         Parameters
@@ -255,11 +283,12 @@ class Encoding:
 
         Returns
         -------
-        NDArray
-            Features [n, d], float32, or the uint8 pixels of images. Categories not seen in training are zeros.
+        EncodedRows
+            Features [n, d], float32, or the uint8 pixels of images; which rows have an image that could be read, and a message on
+            the others. Categories not seen in training are zeros, and so are the features of an image that cannot be read.
         """
         if self.pixels:
-            return self.pictures(columns, folder).levels
+            return EncodedRows(*self.pictures(columns, folder))
         parts = [self._impute(columns.numbers)]
         for name in self.categories:
             parts.append(self._one_hot(name, columns.non_numeric[name]))
@@ -272,9 +301,16 @@ class Encoding:
             parts.append(vectors)
         for text in self.texts:
             parts.append(text.transform(columns.non_numeric[text.column]))
-        if len(parts) == 1:
-            return parts[0]
-        return np.hstack(parts, dtype=np.float32)
+        readable = np.ones(len(columns), dtype=bool)
+        faults = []
+        for patches in self.patches:
+            pictures = read_pictures(columns.non_numeric[patches.column], patches.pixels, folder)
+            parts.append(patch_features(patches, pictures))
+            readable &= pictures.readable
+            if pictures.fault:
+                faults.append(pictures.fault)
+        features = parts[0] if len(parts) == 1 else np.hstack(parts, dtype=np.float32)
+        return EncodedRows(features, readable, " ".join(faults) or None)
 
     def pictures(self, columns: Columns, folder: Path, to: Path | None = None) -> PictureRows:
         """Read the images of an encoding on pixels into memory, or into a file `to`."""
@@ -314,6 +350,14 @@ class Encoding:
         return rows[codes]
 
 
+def patch_features(patches: PatchFeatures, pictures: PictureRows) -> NDArray[np.float32]:
+    """Return the features of pictures [n, width]; zeros, those of a mean picture, where one could not be read."""
+    features = np.zeros((len(pictures.levels), patches.width), dtype=np.float32)
+    rows = np.flatnonzero(pictures.readable)
+    features[rows] = patches(pictures.levels if len(rows) == len(features) else pictures.levels[rows])
+    return features
+
+
 def describe_unseen(unseen: Mapping[str, Collection[str]]) -> list[str]:
     """Return a line for every column with categories not seen in training."""
     lines = []
@@ -338,7 +382,12 @@ def _check_trusted(part: Embedded, named: Collection[str]) -> None:
 
 
 def learn_encoding(
-    columns: Columns, roles: ColumnRoles, *, folder: Path = Path(), cache: Path | None = None
+    columns: Columns,
+    roles: ColumnRoles,
+    *,
+    folder: Path = Path(),
+    cache: Path | None = None,
+    sets: NDArray[np.bool_] | None = None,
 ) -> Encoding:
     """Fit an encoding on training rows.
 
@@ -352,6 +401,8 @@ def learn_encoding(
         Folder that the names of image files are relative to.
     cache
         Folder of stored embeddings; None for the user's cache.
+    sets
+        Candidate sets [n, c], which decide whether pictures are mirrored where their features are learned from patches.
 
     Returns
     -------
@@ -373,7 +424,7 @@ def learn_encoding(
     if roles.text_model:
         for name in roles.text:
             embedded_columns.append(_learn_embedding(name, "text", roles.text_model, columns, folder, cache))
-    if roles.image_model:
+    if roles.image_model and roles.image_model != PATCHES:
         for name in roles.image:
             embedded_columns.append(_learn_embedding(name, "image", roles.image_model, columns, folder, cache))
     categories = {}
@@ -386,6 +437,10 @@ def learn_encoding(
     if not roles.text_model:
         for name in roles.text:
             texts.append(learn_texts(name, columns.non_numeric[name], columns.source))
+    patches = []
+    if roles.image_model == PATCHES:
+        for name in roles.image:
+            patches.append(_learn_patch_column(name, columns, roles, folder, sets))
     return Encoding(
         numbers=tuple(columns.names),
         fills=tuple(float(np.nanmedian(column)) for column in columns.numbers.T),
@@ -395,7 +450,22 @@ def learn_encoding(
         embedded=tuple(embedded_columns),
         dates=roles.dates,
         texts=tuple(texts),
+        patches=tuple(patches),
     )
+
+
+def _learn_patch_column(
+    name: str, columns: Columns, roles: ColumnRoles, folder: Path, sets: NDArray[np.bool_] | None
+) -> PatchFeatures:
+    """Learn features of a column of images from those of its images that can be read."""
+    cells = columns.non_numeric[name]
+    image_spec = learn_image_spec(name, cells, folder, roles.image_side)
+    rows = sample_of_pictures(len(cells))
+    pictures = read_pictures([cells[row] for row in rows], image_spec, folder)
+    if not pictures.readable.any():
+        raise ValueError(f"column {name!r} must hold pictures below {folder}; of {len(rows):,} none can be read.")
+    readable = pictures.readable
+    return learn_patches(pictures.levels[readable], image_spec, None if sets is None else sets[rows][readable])
 
 
 def _learn_pixel_encoding(columns: Columns, roles: ColumnRoles, folder: Path) -> Encoding:
@@ -407,7 +477,7 @@ def _learn_pixel_encoding(columns: Columns, roles: ColumnRoles, folder: Path) ->
             f"{', '.join(others)} beside {image!r}. Leave them out, or say --image-model NAME, which turns pictures "
             "into numbers."
         )
-    image_spec = learn_image_spec(image, columns.non_numeric[image], folder)
+    image_spec = learn_image_spec(image, columns.non_numeric[image], folder, roles.image_side)
     return Encoding(numbers=(), fills=(), gaps=(), categories={}, embedded=(), pixels=(image_spec,))
 
 

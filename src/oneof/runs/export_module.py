@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from oneof.data.encode import Encoding
+from oneof.data.patches import PatchParameters
 from oneof.data.with_ranks import FARTHEST, QuantileNormalizer
 from oneof.ensemble.model import Model
 from oneof.learners.forest import Forest
@@ -168,6 +169,7 @@ class ExportModule(nn.Module):
     numbers [n, k], NaN where missing    ->  imputed, with an indicator for each column that had missing values in training
     categories [n, q], as from `codes`   ->  one-hot; rare values share a feature, unknown ones have none
     vectors [n, w]                       ->  unchanged: embeddings of texts or pictures
+    pictures [n, p], levels 0 to 255     ->  features by patches; p = channels x side x side, for each column of pictures in turn
     """
 
     fills: Tensor
@@ -186,9 +188,15 @@ class ExportModule(nn.Module):
         self.register_buffer("fills", torch.tensor(encoding.fills))
         self.gaps = [encoding.numbers.index(name) for name in encoding.gaps]
         self.values = [torch.arange(encoding.category_width(column)) for column in encoding.categories]
+        self.patches = [PatchParameters.of(part) for part in encoding.patches]
+        self.shapes = [part.pixels.shape for part in encoding.patches]
 
     def forward(
-        self, numbers: Tensor | None = None, categories: Tensor | None = None, vectors: Tensor | None = None
+        self,
+        numbers: Tensor | None = None,
+        categories: Tensor | None = None,
+        vectors: Tensor | None = None,
+        pictures: Tensor | None = None,
     ) -> Tensor:
         """Return the weighted mean of the learners' probabilities [n, c]."""
         features = []
@@ -202,6 +210,10 @@ class ExportModule(nn.Module):
                 features.append((categories[:, q, None] == values).float())
         if vectors is not None:
             features.append(vectors)
+        if pictures is not None:
+            sizes = [math.prod(shape) for shape in self.shapes]
+            for patches, shape, levels in zip(self.patches, self.shapes, pictures.split(sizes, 1), strict=True):
+                features.append(patches.features(levels.view(-1, *shape) / 255))
         x = torch.cat(features, 1)
         probabilities = [learner(x) for learner in (*self.members, *self.others)]
         weighted = []

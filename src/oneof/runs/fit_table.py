@@ -14,7 +14,7 @@ import numpy as np
 from oneof.data.dataset import Dataset
 from oneof.data.embed import MODELS, weights_here
 from oneof.data.images import FILE, folder_of
-from oneof.data.roles import ColumnRoles
+from oneof.data.roles import PATCHES, ColumnRoles
 from oneof.data.table import read_table
 from oneof.ensemble.pipeline import fit
 from oneof.learners.base import Resources, WarmStart
@@ -259,7 +259,11 @@ def describe_spec(file: Path, spec: FitSpec, refit: Refit | None) -> dict[str, A
 
 
 def resolve_image_mode(file: Path, spec: FitSpec, options: RunOptions) -> FitSpec:
-    """Return the spec with how pictures are learned from: embedded where that is asked for, or where weights are on this machine."""
+    """Return the spec with how pictures are learned from.
+
+    They are embedded where that is asked for, or where weights are on this machine. Else networks are trained on their pixels, if that
+    is asked for or there is a GPU; on a CPU features of their patches are learned.
+    """
     roles = spec.roles
     config = spec.config
     trains_network = options.stream is not None or replace(config.images, n_networks=None) != ImageConfig()
@@ -270,14 +274,18 @@ def resolve_image_mode(file: Path, spec: FitSpec, options: RunOptions) -> FitSpe
         raise ValueError(
             f"--architecture, --augmentation and --stream are for pictures that a network is trained on. {remedy}"
         )
-    if roles.image and not trains_network and not roles.image_model and weights_here(MODELS["image"]):
-        roles = replace(roles, image_model=MODELS["image"])
+    if roles.image and not trains_network and not roles.image_model:
+        on_cpu = device_for_pictures(str(options.resources.device)).type == "cpu"
+        if roles.image_side is None and weights_here(MODELS["image"]):
+            roles = replace(roles, image_model=MODELS["image"])
+        elif on_cpu:
+            roles = replace(roles, image_model=PATCHES)
     if roles.image and not roles.image_model:
         default = EnsembleConfig()
         allowed_on_pictures = {name: getattr(default, name) for name in ("method", "purify", "n_networks", "epochs")}
-        if options.time_limit is not None or replace(config.ensemble, **allowed_on_pictures) != default:
-            remedy = "Use --epochs and --networks, or embed the pictures with --image-model NAME."
-            raise ValueError(f"--learners, --quick, --settings and --time-limit are for tables, not pictures. {remedy}")
+        if replace(config.ensemble, **allowed_on_pictures) != default:
+            remedy = "Use --epochs, --networks and --time-limit, or learn from features with --image-model patches."
+            raise ValueError(f"--learners, --quick and --settings are not for networks on pixels. {remedy}")
     return replace(spec, roles=roles)
 
 

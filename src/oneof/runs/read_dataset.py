@@ -48,7 +48,7 @@ def dataset_from_table(
     stream
         Whether pixels are kept in that file. None: where they take more than half of the free memory.
     """
-    encoding = learn_encoding(table.columns, table.roles, folder=folder, cache=cache)
+    encoding = learn_encoding(table.columns, table.roles, folder=folder, cache=cache, sets=table.candidates.mask)
     remarks = []
     if not encoding.pixels:
         models = [part.model for part in encoding.embedded]
@@ -57,15 +57,25 @@ def dataset_from_table(
                 remarks.append(
                     f"pictures are embedded by {model}. To train a network on them instead, say --architecture NAME."
                 )
-        features = encoding.transform(table.columns, folder=folder, cache=cache, named=models)
-        return Dataset.build(features, table.candidates, encoding, gold=table.gold, groups=table.groups), remarks
+        rows = encoding.encode(table.columns, folder=folder, cache=cache, named=models)
+        if rows.fault:
+            remarks.append(rows.fault)
+        data = Dataset.build(
+            rows.features,
+            table.candidates,
+            encoding,
+            gold=table.gold,
+            groups=table.groups,
+            observed=rows.readable,
+        )
+        return data, remarks
 
     on_disk = stays_on_disk(len(table.columns), encoding.pixels[0], stream)
     pictures = encoding.pictures(table.columns, folder, pixel_file if on_disk else None)
     unused = [*table.columns.names, *table.roles.categories]
     if unused:
         remarks.append(
-            f"columns beside the pictures are not learned from: {', '.join(unused)}. To use both, say --image-model NAME."
+            f"columns beside the pictures are not learned from: {', '.join(unused)}. To use both, say --image-model patches."
         )
     if pictures.fault:
         remarks.append(pictures.fault)

@@ -3,6 +3,9 @@
 from importlib import import_module
 from typing import Any
 
+_EXTRAS = {"timm": "vision", "sentence_transformers": "text", "onnx": "export", "onnxruntime": "export"}
+"""Extras of oneof that bring a package along."""
+
 
 def load_package(module: str, purpose: str, function: str | None = None) -> Any:
     """Import a package, or a function of it.
@@ -18,6 +21,8 @@ def load_package(module: str, purpose: str, function: str | None = None) -> Any:
     except Exception as error:  # a broken package may raise anything: torchvision with another torch a RuntimeError
         if isinstance(error, ModuleNotFoundError) and error.name == module:
             problem = f"it is not installed. Run: pip install {name}."
+            if module in _EXTRAS:
+                problem = f"it is not installed. Run: pip install {name}, or install oneof with the extra '{_EXTRAS[module]}'."
         else:
             cause = _describe_root_cause(error)
             problem = f"it is installed, but cannot be imported ({cause}). Install it again, or what it names."
