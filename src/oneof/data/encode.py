@@ -25,6 +25,7 @@ from oneof.data.table import Columns, ColumnValues
 from oneof.data.text_columns import MAX_PLAIN_VALUES, MAX_VALUES
 from oneof.storage.progress import progress_bar
 
+EMBEDDING_WIDTH = 256  # columns of numbers from which they are taken for an embedding
 MAX_ONE_HOT = 100  # most frequent values of a category, each with a feature of its own
 MIN_ROWS = 3  # of a value with a feature of its own, in a column with more than MAX_PLAIN_VALUES values
 MIN_COMPONENTS, MAX_COMPONENTS = 300, 500  # of the SVD: a tenth of the texts within these, a third if there are few
@@ -153,6 +154,11 @@ class Encoding:
         for vector in self._vector_columns:
             names += [f"{vector.column}[{j}]" for j in range(vector.width)]
         return names
+
+    @property
+    def has_embeddings(self) -> bool:
+        """Return whether features are embeddings, by a pretrained network, by patches, or as many columns of numbers."""
+        return bool(self.embedded or self.patches) or len(self.numbers) >= EMBEDDING_WIDTH
 
     def category_codes(self, column: str) -> dict[str, int]:
         """Return the code of each training value, its feature among those of the column; rare values share the last."""

@@ -161,7 +161,10 @@ def fit_networks(data: Dataset, sets: BoolArray, kernels: KernelStage, context: 
         to_train.append(NetworkLearner(linear_configs, features, lead, beside_mlps=True))
     learners = fit_network_learners(to_train, data, targets, context)
     check_converged(learners, [chosen_config.lr for chosen_config in chosen])
-    return NetworkStage(learners, _best_kind(learners, context), chosen, kept, warnings)
+    best = (
+        learners if data.has_single_votes else _best_kind(learners, context)
+    )  # votes weigh both kinds, sets tell little
+    return NetworkStage(learners, best, chosen, kept, warnings)
 
 
 def fit_image_networks(data: Dataset, sets: BoolArray, context: Context) -> NetworkStage:

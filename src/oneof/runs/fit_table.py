@@ -39,6 +39,7 @@ from oneof.storage.settings import first_difference, from_serializable, stored_k
 from oneof.storage.strict_json import parse_json
 from oneof.training.device import device_for, device_for_pictures, prewarm_gpu
 from oneof.training.processes import check_rows, current_group
+from oneof.training.threads import blas_threads
 from oneof.version import __version__
 from oneof.votes.read import VotesFile
 
@@ -98,7 +99,8 @@ def fit_table(
     spec = resolve_image_mode(file, spec, options)
     device_for(str(resources.device), 0, 0)  # refuses one that is not there before anything is read
     n_processes = resources.n_jobs or group.size
-    prepared = group.run_on_rank0(partial(prepare_run, file, out, spec, options, n_processes, refit))
+    with blas_threads():
+        prepared = group.run_on_rank0(partial(prepare_run, file, out, spec, options, n_processes, refit))
     if prepared is None:
         return Run.open(out)
     data = _reopen_pixels(prepared.data, out)
@@ -110,7 +112,7 @@ def fit_table(
         checkpoint=out / "checkpoint" / "search" if deadline is None else None,
         progress="fit" if options.progress else None,
     )
-    with ExitStack() as lock:
+    with blas_threads(), ExitStack() as lock:
         group.run_on_rank0(partial(lock.enter_context, exclusive_lock(out / "checkpoint" / LOCK, str(out))))
         result = fit(data, prepared.config, resources, warm_start)
         for line in result.warnings:

@@ -158,7 +158,9 @@ def read_table_with_votes(file: Path, votes_file: VotesFile, roles: ColumnRoles)
         for row, i in enumerate(item):
             if i >= 0 and items[i] in label_of_item:
                 ground_truth[row] = label_of_item[items[i]]
-    ignore = tuple({*roles.ignore, on, *vote_columns} - {""})
+    ignore = tuple(
+        {*roles.ignore, on, *vote_columns} - {"", *roles.non_numeric}
+    )  # pictures may be named by their files
     roles = replace(roles, candidates=CANDIDATES, empty="unlabelled", ignore=ignore)
     return TableWithVotes(source, roles, votes, item, [*votes.remarks, *remarks], ground_truth)
 
