@@ -199,8 +199,8 @@ class Encoding:
         for image in self.pixels:
             origin = f"of the picture's levels 0 to 255, {image.shape}"
             columns.append(_VectorColumn(image.column, math.prod(image.shape), origin))
-        for part in self.patches:
-            columns.append(_VectorColumn(part.column, part.width, "from the picture by its patches"))
+        for learned in self.patches:
+            columns.append(_VectorColumn(learned.column, learned.width, "from the picture by its patches"))
         return columns
 
     def to_json(self) -> dict[str, Any]:
@@ -254,7 +254,8 @@ class Encoding:
         text_columns = [part.column for part in self.embedded if part.kind == "text"]
         text_columns += [text.column for text in self.texts]
         image_columns = [part.column for part in self.embedded if part.kind == "image"]
-        image_columns += [image.column for image in (*self.pixels, *self.patches)]
+        image_columns += [image.column for image in self.pixels]
+        image_columns += [learned.column for learned in self.patches]
         return ColumnRoles(
             features=self.numbers,
             categories=tuple(self.categories),

@@ -103,9 +103,7 @@ def sample_of_pictures(n: int) -> NDArray[np.intp]:
     return np.sort(np.random.default_rng(0).permutation(n)[:MAX_SAMPLE])
 
 
-def learn_patches(
-    sample: NDArray[np.uint8], pixels: ImageSpec, sets: NDArray[np.bool_] | None = None
-) -> PatchFeatures:
+def learn_patches(sample: NDArray[np.uint8], pixels: ImageSpec, sets: NDArray[np.bool_] | None = None) -> PatchFeatures:
     """Learn features from the pixels [n, d] of a sample of pictures that could be read.
 
     Their candidate sets [n, c] decide whether a picture and its mirror image should have the same features: of photographs they should,
@@ -176,12 +174,11 @@ def _held_out_errors(features: Tensor, targets: Tensor) -> Tensor:
         residual = basis @ (inverse[:, None] * (basis.T @ centred))
         own_weight = (basis.square() * inverse).sum(1, keepdim=True)
         errors.append((residual / own_weight).square().sum(1))
-    return min(errors, key=lambda error: float(error.mean()))
+    best: Tensor = min(errors, key=lambda error: float(error.mean()))
+    return best
 
 
-def _draw_filters(
-    levels: NDArray[np.uint8], pixels: ImageSpec, rng: np.random.Generator
-) -> tuple[Tensor, Tensor]:
+def _draw_filters(levels: NDArray[np.uint8], pixels: ImageSpec, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
     """Draw patches and whiten them; return them as filters of patches with mean 0 and deviation 1, and their response to the mean patch."""
     pictures = levels.reshape(-1, *pixels.shape)
     size = patch_side(pixels.side)

@@ -45,7 +45,9 @@ class ColumnRoles:
             raise ValueError(f"unpacked must be positive; got {self.unpacked}.")
         if self.image_side is not None and not SMALLEST_SIDE <= self.image_side <= LARGEST_SIDE:
             limits = f"{SMALLEST_SIDE} to {LARGEST_SIDE}"
-            raise ValueError(f"side must be {limits} pixels; got {self.image_side}. Leave it out to read small pictures.")
+            raise ValueError(
+                f"side must be {limits} pixels; got {self.image_side}. Leave it out to read small pictures."
+            )
         if self.empty not in ("error", "unlabelled"):
             raise ValueError(f"empty must be 'error' or 'unlabelled'; got {self.empty!r}.")
 

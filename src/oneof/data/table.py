@@ -122,7 +122,9 @@ def read_table(source: Any, roles: ColumnRoles = ColumnRoles(), *, bare: bool = 
         return _read_array_file(Path(source), roles)
     opened = open_table(source)
     opened.check_distinct(opened.names)
-    opened = expand_lists(opened, (roles.candidates, roles.exclude, roles.gold, roles.group, *roles.non_numeric, *roles.ignore))
+    opened = expand_lists(
+        opened, (roles.candidates, roles.exclude, roles.gold, roles.group, *roles.non_numeric, *roles.ignore)
+    )
     if roles.exclude and not roles.candidates and "candidates" in opened.kinds:
         # Exclusions narrow the candidate sets of the table rather than replace them.
         roles = replace(roles, candidates="candidates")
@@ -179,7 +181,9 @@ def check_has_columns(source: Any) -> None:
     if isinstance(source, (str, Path)) and Path(source).suffix.lower() in EMBEDDINGS:
         return
     if _is_array_file(source):
-        raise ValueError(f"predictions must be for a table of columns; got {source}. Give a CSV, TSV, Parquet, npy or npz file.")
+        raise ValueError(
+            f"predictions must be for a table of columns; got {source}. Give a CSV, TSV, Parquet, npy or npz file."
+        )
 
 
 def _check_feature_kind(opened: TableSource, name: str, is_date: bool) -> None:
@@ -285,7 +289,9 @@ def _is_array_file(source: Any) -> bool:
         return False
     known = array_suffixes()
     if suffix == ".npy":
-        raise ValueError(f"candidate sets must be given; {source} has numbers alone. Add --votes FILE, or save x and candidates as npz.")
+        raise ValueError(
+            f"candidate sets must be given; {source} has numbers alone. Add --votes FILE, or save x and candidates as npz."
+        )
     if suffix not in known:
         endings = ", ".join([*_COLUMN_SUFFIXES, *known])
         raise ValueError(f"a table's file must end in one of {endings}; got {str(source)!r}.")

@@ -100,9 +100,11 @@ class ImageLearner:
         The first epoch also compiles and starts threads, so that the difference between two epochs and one is taken.
         """
         rows = np.flatnonzero(data.observed)
+        n_trained = len(rows) - len(rows) // self.plan.parts
+        n_timed = min(n_trained, self.plan.batch * TIMED_BATCHES)
         trials = []
         for trial in self._trials(data, rows, context):
-            trials.append(replace(trial, rows=trial.rows[: self.plan.batch * TIMED_BATCHES], held_out=None, start=None))
+            trials.append(replace(trial, rows=rows[:n_timed], held_out=None, start=None))
         resources = replace(context.resources, checkpoint=None, progress=None)
         seconds = []
         for epochs in (1, 2):
@@ -110,9 +112,7 @@ class ImageLearner:
             timed = replace(self, plan=self.plan._replace(epochs=epochs))
             timed._train(data, targets, trials, context._replace(resources=resources))
             seconds.append(time.monotonic() - begin)
-        n_trained = len(rows) - len(rows) // self.plan.parts
-        share = len(trials[0].rows) / max(1, n_trained)
-        return max(seconds[1] - seconds[0], 1e-3) / min(1.0, share)
+        return max(seconds[1] - seconds[0], 1e-3) * n_trained / n_timed
 
     def _train(self, data: Dataset, targets: Targets, trials: list[Trial], context: Context) -> Fit:
         """Train the networks of some trials."""

@@ -211,9 +211,11 @@ class ExportModule(nn.Module):
         if vectors is not None:
             features.append(vectors)
         if pictures is not None:
-            sizes = [math.prod(shape) for shape in self.shapes]
-            for patches, shape, levels in zip(self.patches, self.shapes, pictures.split(sizes, 1), strict=True):
-                features.append(patches.features(levels.view(-1, *shape) / 255))
+            start = 0
+            for patches, shape in zip(self.patches, self.shapes, strict=True):
+                end = start + math.prod(shape)
+                features.append(patches.features(pictures[:, start:end].reshape(-1, *shape) / 255))
+                start = end
         x = torch.cat(features, 1)
         probabilities = [learner(x) for learner in (*self.members, *self.others)]
         weighted = []

@@ -60,7 +60,9 @@ def _read(path: Path) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
         raise ValueError(f"{path} must hold one of {', '.join(_FEATURES)}; it has {held}. {_ENDING}")
     numbers = stored.pop(key)
     if numbers.ndim != 2 or numbers.dtype.kind not in "biuf" or 0 in numbers.shape:
-        raise ValueError(f"{path}, {key!r} must hold numbers [n, d]; got {numbers.dtype} {list(numbers.shape)}. {_ENDING}")
+        raise ValueError(
+            f"{path}, {key!r} must hold numbers [n, d]; got {numbers.dtype} {list(numbers.shape)}. {_ENDING}"
+        )
     columns: dict[str, NDArray[Any]] = {}
     ids_key = next((name for name in _IDS if name in stored), None)
     columns[ITEM] = np.arange(len(numbers))
@@ -68,7 +70,9 @@ def _read(path: Path) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
         columns[ITEM] = stored.pop(ids_key)
         if columns[ITEM].shape != (len(numbers),):
             got = list(columns[ITEM].shape)
-            raise ValueError(f"{path}, {ids_key!r} must hold an id for each of {len(numbers)} rows; got {got}. {_ENDING}")
+            raise ValueError(
+                f"{path}, {ids_key!r} must hold an id for each of {len(numbers)} rows; got {got}. {_ENDING}"
+            )
     for name, values in stored.items():
         if values.shape == (len(numbers),):  # not masks of candidates, nor the names of classes
             columns[name] = values
