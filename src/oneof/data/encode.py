@@ -17,6 +17,8 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from oneof.data.components import ARRAYS as COMPONENT_ARRAYS
+from oneof.data.components import Components, learn_components
 from oneof.data.embed import MODELS, embedded, open_embedder
 from oneof.data.images import ImageSpec, PictureRows, learn_image_spec, read_pictures
 from oneof.data.patches import ARRAYS, PatchFeatures, learn_patches, sample_of_pictures
@@ -141,12 +143,15 @@ class Encoding:
     pixels: tuple[ImageSpec, ...] = ()
     rare: dict[str, tuple[str, ...]] = field(default_factory=dict)  # column -> training values that share a feature
     patches: tuple[PatchFeatures, ...] = ()  # images whose features were learned from the training images
+    components: Components | None = None  # of very many columns of numbers and their gaps, in place of them
 
     @property
     def names(self) -> list[str]:
         """Return the names of the d features."""
-        names = list(self.numbers)
-        names += [f"{column} is missing" for column in self.gaps]
+        if self.components is not None:
+            names = [f"component {j}" for j in range(self.components.width)]
+        else:
+            names = [*self.numbers, *(f"{column} is missing" for column in self.gaps)]
         for column, values in self.categories.items():
             names += [f"{column}={value}" if value else f"{column} is missing" for value in values]
             if column in self.rare:
@@ -159,6 +164,11 @@ class Encoding:
     def has_embeddings(self) -> bool:
         """Return whether features are embeddings, by a pretrained network, by patches, or as many columns of numbers."""
         return bool(self.embedded or self.patches) or len(self.numbers) >= EMBEDDING_WIDTH
+
+    @property
+    def n_inputs(self) -> int:
+        """Return the number of features before they are replaced by components."""
+        return len(replace(self, components=None).names)
 
     def category_codes(self, column: str) -> dict[str, int]:
         """Return the code of each training value, its feature among those of the column; rare values share the last."""
@@ -205,9 +215,10 @@ class Encoding:
 
     def to_json(self) -> dict[str, Any]:
         """Return everything but the arrays as plain values."""
-        plain = asdict(replace(self, texts=(), patches=()))
+        plain = asdict(replace(self, texts=(), patches=(), components=None))
         plain["texts"] = [{"column": text.column, "terms": text.terms} for text in self.texts]
         plain["patches"] = [{**asdict(part.pixels), "mirrored": int(part.mirrored)} for part in self.patches]
+        plain["components"] = 0 if self.components is None else self.components.width
         return plain
 
     @property
@@ -220,6 +231,9 @@ class Encoding:
         for i, part in enumerate(self.patches):
             for name in ARRAYS:
                 arrays[f"{PATCHES}.{i}.{name}"] = getattr(part, name)
+        if self.components is not None:
+            for name in COMPONENT_ARRAYS:
+                arrays[f"components.{name}"] = getattr(self.components, name)
         return arrays
 
     @classmethod
@@ -235,6 +249,9 @@ class Encoding:
             pixels = ImageSpec(part["column"], part["channels"], part["side"])
             stored = [np.asarray(arrays[f"{PATCHES}.{i}.{name}"]) for name in ARRAYS]
             patches.append(PatchFeatures(pixels, bool(part["mirrored"]), *stored))
+        components = None
+        if plain.get("components"):  # runs of earlier versions have none
+            components = Components(*(np.asarray(arrays[f"components.{name}"]) for name in COMPONENT_ARRAYS))
         return cls(
             numbers=tuple(plain["numbers"]),
             fills=tuple(plain["fills"]),
@@ -246,6 +263,7 @@ class Encoding:
             pixels=tuple(ImageSpec(**part) for part in plain["pixels"]),
             rare={column: tuple(values) for column, values in plain.get("rare", {}).items()},
             patches=tuple(patches),
+            components=components,
         )
 
     @property
@@ -296,7 +314,8 @@ class Encoding:
         """
         if self.pixels:
             return EncodedRows(*self.pictures(columns, folder))
-        parts = [self._impute(columns.numbers)]
+        numbers = self.impute(columns.numbers)
+        parts = [numbers if self.components is None else self.components(numbers)]
         for name in self.categories:
             parts.append(self._one_hot(name, columns.non_numeric[name]))
         for part in self.embedded:
@@ -338,7 +357,7 @@ class Encoding:
                 unseen[column] = new_values
         return unseen
 
-    def _impute(self, numbers: NDArray[np.float32]) -> NDArray[np.float32]:
+    def impute(self, numbers: NDArray[np.float32]) -> NDArray[np.float32]:
         """Fill missing numbers [n, k] with the medians, and append an indicator for each column with gaps in training."""
         missing = np.isnan(numbers)
         if not self.gaps and not missing.any():
@@ -448,7 +467,7 @@ def learn_encoding(
     if roles.image_model == PATCHES:
         for name in roles.image:
             patches.append(_learn_patch_column(name, columns, roles, folder, sets))
-    return Encoding(
+    encoding = Encoding(
         numbers=tuple(columns.names),
         fills=tuple(float(np.nanmedian(column)) for column in columns.numbers.T),
         gaps=tuple(with_gaps),
@@ -459,6 +478,7 @@ def learn_encoding(
         texts=tuple(texts),
         patches=tuple(patches),
     )
+    return replace(encoding, components=learn_components(encoding.impute(columns.numbers)))
 
 
 def _learn_patch_column(

@@ -23,7 +23,7 @@ class Timm:
     weights: str | None = None  # file of pretrained weights that it starts from; None: weights are drawn
 
     def __post_init__(self) -> None:
-        timm = load_package("timm", f"network {self.name[:60]!r}, not {', '.join(NAMES)},")
+        timm = load_package("timm", f"network {self.name[:60]!r}, not {', '.join(NAMES)},", extra="vision")
         if not timm.is_model(self.name):  # hf-hub: would be fetched
             known = f"{', '.join(NAMES)}, or a name that timm knows, such as resnet18"
             raise ValueError(f"network must be one of {known}; got {self.name[:60]!r}.")

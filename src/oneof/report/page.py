@@ -14,7 +14,7 @@ import pyarrow as pa
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from oneof.ensemble.accuracy import AccuracyEstimate
+from oneof.ensemble.accuracy import AccuracyEstimate, LabelAccuracy
 from oneof.metrics import in_words
 from oneof.report.input_section import list_columns, summarise_sets
 from oneof.report.results_section import audit_classes, audit_groups, compare_gold, count_pairs
@@ -24,11 +24,15 @@ from oneof.runs.purified import lost_labels, read_purified
 
 
 def render_page(
-    facts: Mapping[str, Any], purified: pa.Table, record: Mapping[str, Any], results: Sequence[Mapping[str, Any]]
+    facts: Mapping[str, Any],
+    purified: pa.Table,
+    record: Mapping[str, Any],
+    results: Sequence[Mapping[str, Any]],
+    label_accuracy: LabelAccuracy | None = None,
 ) -> str:
     """Render the report of a run as HTML.
 
-    The page is a function of these four alone, so the same run gives the same page, byte for byte.
+    The page is a function of these alone, so the same run gives the same page, byte for byte.
 
     Parameters
     ----------
@@ -40,9 +44,14 @@ def render_page(
         What `training.json` holds.
     results : sequence of mappings
         The lines of `rows.jsonl`: the settings that were tried, with their scores.
+    label_accuracy
+        Where `purified` is a sample of the rows: the accuracy of all labels, if gold labels measure it.
     """
     table = read_purified(purified, facts["classes"])
     gold = compare_gold(table)
+    is_sample = table.n < facts["n"]
+    if gold is not None and is_sample:
+        gold.measured = label_accuracy
     queue = review_queue(table)
     script = _read_template("page.js")
     script_digest = hashlib.sha256(script.encode()).digest()
@@ -54,6 +63,7 @@ def render_page(
         "criterion": in_words(facts["rule"]),
         "new_rows": _describe_estimate(facts["estimate"]),
         "table": table,
+        "is_sample": is_sample,
         "columns": list_columns(facts.get("columns", {})),
         "lost": lost_labels(table.cells),
         "sets": summarise_sets(table),

@@ -166,13 +166,16 @@ def _kernel_predictor(regression: KernelEnsemble) -> Callable[[Tensor], Tensor]:
 class ExportModule(nn.Module):
     """Predict probabilities [n, c] from columns as they stand in a table.
 
-    numbers [n, k], NaN where missing    ->  imputed, with an indicator for each column that had missing values in training
+    numbers [n, k], NaN where missing    ->  imputed, with an indicator for each column that had missing values in training;
+                                             principal components of very many columns
     categories [n, q], as from `codes`   ->  one-hot; rare values share a feature, unknown ones have none
     vectors [n, w]                       ->  unchanged: embeddings of texts or pictures
     pictures [n, p], levels 0 to 255     ->  features by patches; p = channels x side x side, for each column of pictures in turn
     """
 
     fills: Tensor
+    axes: Tensor  # of components, if there are any
+    offset: Tensor
 
     def __init__(self, model: Model) -> None:
         super().__init__()
@@ -187,6 +190,10 @@ class ExportModule(nn.Module):
         self.shares = model.weights
         self.register_buffer("fills", torch.tensor(encoding.fills))
         self.gaps = [encoding.numbers.index(name) for name in encoding.gaps]
+        self.components = encoding.components is not None
+        if encoding.components is not None:
+            self.register_buffer("axes", torch.from_numpy(encoding.components.axes))
+            self.register_buffer("offset", torch.from_numpy(encoding.components.offset))
         self.values = [torch.arange(encoding.category_width(column)) for column in encoding.categories]
         self.patches = [PatchParameters.of(part) for part in encoding.patches]
         self.shapes = [part.pixels.shape for part in encoding.patches]
@@ -205,6 +212,8 @@ class ExportModule(nn.Module):
             features.append(torch.where(missing, self.fills, numbers))
             if self.gaps:
                 features.append(missing[:, self.gaps].float())
+            if self.components:
+                features = [torch.cat(features, 1) @ self.axes - self.offset]
         if categories is not None:
             for q, values in enumerate(self.values):
                 features.append((categories[:, q, None] == values).float())

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load, save
 from torch import Tensor
 
@@ -32,8 +32,9 @@ from oneof.networks import MLP, Network
 from oneof.networks.named import network_of
 from oneof.runs.stored_classifiers import dump_classifiers, load_classifiers
 from oneof.storage.files import atomic_write
+from oneof.storage.memory import available_memory
 from oneof.storage.printable import shortened
-from oneof.storage.regular import check_regular
+from oneof.storage.regular import check_regular, read_regular
 from oneof.storage.schema import NUMBER, find_schema_error
 from oneof.storage.strict_json import parse_json
 from oneof.training.device import best_device
@@ -68,6 +69,7 @@ _PICTURE_MEMBER = {"networks": int, "network": str, "pixels": [int]}
 _MAX_NETWORKS = 10_000  # a file may claim any number, and building more takes many seconds
 _MAX_LAYERS = 1_000
 _MAX_SIZE = 2**31  # above which torch refuses a size by a message of many lines
+_ROUNDING = 1e-6  # by which a share may exceed 1
 _LARGEST = torch.finfo(torch.float32).max
 _FOREST_ARRAYS = ("right", "feature", "threshold", "root", "origin")
 _KERNEL_ARRAYS = ("shift", "scale", "landmarks", "coefficients", "mean", "gamma")
@@ -140,8 +142,11 @@ def load_model(folder: Path) -> Model:
     metadata = _read_metadata(folder)
     weights = folder / "model.safetensors"
     check_regular(weights)
+    if weights.exists() and weights.stat().st_size > available_memory():
+        raise _refused(weights, f"fit into memory; it has {weights.stat().st_size:,} bytes")
     try:
-        content = weights.read_bytes()
+        with safe_open(weights, "pt"):  # which compares the length of the file with what its header says
+            content = weights.read_bytes()
         tensors = load(content)
     except (FileNotFoundError, ValueError, LookupError, RuntimeError, OverflowError, SafetensorError) as error:
         raise _incomplete(folder) from error
@@ -171,10 +176,13 @@ def count_models(folder: Path) -> int:
 def _read_metadata(folder: Path) -> dict[str, Any]:
     """Read model.json; raise ValueError if it is missing, damaged or of another format."""
     path = folder / "model.json"
-    check_regular(path)
     try:
-        metadata = parse_json(path.read_bytes())
-    except (FileNotFoundError, ValueError) as error:
+        stored = read_regular(path)
+    except FileNotFoundError as error:
+        raise _incomplete(folder) from error
+    try:
+        metadata = parse_json(stored)
+    except ValueError as error:
         raise _incomplete(folder) from error
     if not isinstance(metadata, dict) or metadata.get("format") != RUN_FORMAT:
         raise _refused(folder, f"hold a model of format {RUN_FORMAT}; it has another")
@@ -202,6 +210,7 @@ def _check_consistency(metadata: dict[str, Any]) -> str | None:
     error = find_schema_error(metadata["members"], [member_shape], "members")
     error = error or find_schema_error(rare, {str: [str]}, "encoding.rare")
     error = error or find_schema_error(encoding.get("patches", []), [_PATCHES], "encoding.patches")
+    error = error or find_schema_error(encoding.get("components", 0), int, "encoding.components")
     classifiers = metadata.get("own", [])  # runs of the first versions have none
     error = error or find_schema_error(classifiers, [_CLASSIFIER], "own")
     if not error and len(classifiers) != metadata["others"].count("own"):
@@ -213,6 +222,7 @@ def _check_consistency(metadata: dict[str, Any]) -> str | None:
         or _check_encoding(encoding)
         or _check_categories(encoding["categories"], rare)
         or _check_calibration(metadata["calibration"])
+        or _check_shares(metadata["shares"])
     )
 
 
@@ -275,12 +285,20 @@ def _check_calibration(calibration: dict[str, Any]) -> str | None:
     return None
 
 
+def _check_shares(shares: list[float]) -> str | None:
+    """Return a rule that the weights of the learners violate, or None."""
+    if any(not 0 <= share <= 1 + _ROUNDING for share in shares) or (shares and sum(shares) <= 0):
+        return "shares must be numbers from 0 to 1, not all of them 0"
+    return None
+
+
 def _build_model(metadata: dict[str, Any], tensors: dict[str, Tensor], folder: Path) -> Model:
     """Return the model that model.json describes and whose tensors were stored."""
     path = folder / "model.json"
     groups = _by_prefix(tensors)
     _check_text_tensors(metadata["encoding"], groups.get("texts", {}), path)
     _check_patch_tensors(metadata["encoding"], groups.get(PATCHES, {}), path)
+    _check_component_tensors(metadata["encoding"], groups.get("components", {}), path)
     d = _count_features(metadata["encoding"], tensors)
     if d > sum(tensor.numel() for tensor in tensors.values()):  # before names are made for them
         raise _refused(path, f"describe model.safetensors; it claims {d:,} features")
@@ -357,10 +375,28 @@ def _check_patch_tensors(encoding: dict[str, Any], tensors: dict[str, Tensor], p
             raise _refused(path, "describe model.safetensors; the patches there are others")
 
 
+def _check_component_tensors(encoding: dict[str, Any], tensors: dict[str, Tensor], path: Path) -> None:
+    """Raise ValueError if the components of numbers are not those that model.json describes."""
+    n_components = encoding.get("components", 0)  # runs of earlier versions have none
+    if not n_components:
+        return
+    n_columns = len(encoding["numbers"]) + len(encoding["gaps"])
+    axes = tensors.get("axes", torch.empty(0))
+    offset = tensors.get("offset", torch.empty(0))
+    fits = (
+        axes.shape == (n_columns, n_components)
+        and offset.shape == (n_components,)
+        and axes.dtype == offset.dtype == torch.float32
+        and bool((axes.sum() + offset.sum()).isfinite())
+    )
+    if not fits:
+        raise _refused(path, "describe model.safetensors; the components of numbers there are others")
+
+
 def _count_features(encoding: dict[str, Any], tensors: dict[str, Tensor]) -> int:
     """Return the number of features that an encoding claims to make."""
     rare = encoding.get("rare", {})
-    count = len(encoding["numbers"]) + len(encoding["gaps"])
+    count = encoding.get("components", 0) or len(encoding["numbers"]) + len(encoding["gaps"])
     for column, values in encoding["categories"].items():
         count += len(values) + (column in rare)
     for column in encoding["embedded"]:

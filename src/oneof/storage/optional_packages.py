@@ -3,12 +3,9 @@
 from importlib import import_module
 from typing import Any
 
-_EXTRAS = {"timm": "vision", "sentence_transformers": "text", "onnx": "export", "onnxruntime": "export"}
-"""Extras of oneof that bring a package along."""
 
-
-def load_package(module: str, purpose: str, function: str | None = None) -> Any:
-    """Import a package, or a function of it.
+def load_package(module: str, purpose: str, function: str | None = None, extra: str | None = None) -> Any:
+    """Import a package, or a function of it; `extra` is the extra of oneof that installs it.
 
     Raises ValueError that distinguishes a package that is not installed from one that is installed but cannot be imported.
     """
@@ -20,9 +17,8 @@ def load_package(module: str, purpose: str, function: str | None = None) -> Any:
         return getattr(package, function)  # some packages import their parts only now
     except Exception as error:  # a broken package may raise anything: torchvision with another torch a RuntimeError
         if isinstance(error, ModuleNotFoundError) and error.name == module:
-            problem = f"it is not installed. Run: pip install {name}."
-            if module in _EXTRAS:
-                problem = f"it is not installed. Run: pip install {name}, or install oneof with the extra '{_EXTRAS[module]}'."
+            to_install = name if extra is None else f"'oneof[{extra}]'"
+            problem = f"it is not installed. Run: pip install {to_install}."
         else:
             cause = _describe_root_cause(error)
             problem = f"it is installed, but cannot be imported ({cause}). Install it again, or what it names."
