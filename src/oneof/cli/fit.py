@@ -37,7 +37,7 @@ def fit(
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder to write. A run that was stopped there is resumed.")],
     from_run: Annotated[Path | None, typer.Option("--from", metavar="RUN", rich_help_panel=INPUT, help="Learn again from the table of this run and what people decided in oneof review; in place of FILE.")] = None,
     on: Annotated[str, typer.Option(metavar="COLUMN", rich_help_panel=VOTES, help="Column in both files that says which votes belong to which row.")] = "item",
-    annotators: Annotated[list[str] | None, typer.Option(metavar="COLUMN", rich_help_panel=VOTES, help="The same as --columns.")] = None,
+    annotators: Annotated[list[str] | None, typer.Option(metavar="COLUMN", hidden=True, help="The same as --columns.")] = None,
     columns: Annotated[list[str] | None, typer.Option(metavar="COLUMN", rich_help_panel=VOTES, help="Column of an annotator, or a pattern such as 'llm_*', where the file has a column for each. Repeatable. Default: guessed.")] = None,
     item: Annotated[str | None, typer.Option(metavar="COLUMN", rich_help_panel=VOTES, help="Column of the item's id in the votes. Default: that of --on.")] = None,
     annotator: Annotated[str, typer.Option(metavar="COLUMN", rich_help_panel=VOTES, help="Column of the annotator, where there is a row per vote.")] = "annotator",
@@ -52,7 +52,7 @@ def fit(
     roles: ColumnRoles,
     file: Annotated[Path | None, typer.Argument(metavar="FILE", show_default=False, help="Table: CSV, TSV, Parquet, npz or .mat; many Parquet files, such as 'rows/*.parquet'; or a folder of pictures, with a subfolder per set such as 'cat|fox'.")] = None,
     votes: Annotated[Path | None, typer.Option(metavar="FILE", help="Votes of annotators, in place of --candidates: a row per vote (item, annotator, label), a column per annotator, nested JSON, or an export of Label Studio, Argilla, Prodigy or distilabel.")] = None,
-    gold_file: Annotated[Path | None, typer.Option(metavar="FILE", help="True labels in a file of their own: RUN/sample.csv of an earlier run of this table, filled in. They measure the accuracy.")] = None,
+    gold_file: Annotated[Path | None, typer.Option(metavar="FILE", help="True labels in a file of their own, to measure the accuracy by: RUN/sample.csv of an earlier run of this table, filled in. If they are a column of the table: --gold.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Give a first answer in seconds, without networks.")] = False,
     time_limit: Annotated[str | None, typer.Option(metavar="TIME", help="Time for learning, about, such as 90s, 2m or 1h. Networks get fewer epochs or are left out, then trees. Such a run cannot be repeated to the bit.")] = None,
     architecture: Annotated[str | None, typer.Option(metavar="NAME", rich_help_panel=PICTURES, help="Train this network on the pixels: lenet, wrn, resnet32, or the name of a timm model. Default on a GPU: wrn, or lenet for small grey pictures; on a CPU none, see --image-model.")] = None,
@@ -203,7 +203,7 @@ def _set_torch_threads(threads: int | None, trains_on_pixels: bool, deterministi
 
 def _print_summary(run: Run, console: Terminal) -> None:
     """Print what was learned, and what to do next."""
-    from oneof.runs.summary import next_step, summary_rows, warning_about_lost_labels
+    from oneof.runs.summary import next_steps, summary_rows, warning_about_lost_labels
 
     table = Table(title=str(run.folder), show_header=False, title_justify="left")
     for name, value in summary_rows(run):
@@ -212,9 +212,8 @@ def _print_summary(run: Run, console: Terminal) -> None:
     warning = warning_about_lost_labels(run)
     if warning:
         console.print(Text(one_line(warning), style="yellow"))
-    advice = next_step(run)
-    if advice:
-        console.print(Text(advice))
+    for step in next_steps(run):
+        console.print(Text(step), soft_wrap=True)
     if "files" in run.metadata:
         n_rows = run.metadata["files"]["rows"]
         console.print(Text(f"To label all {n_rows:,} rows: oneof clean {run.folder} --out FOLDER"))

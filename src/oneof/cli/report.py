@@ -21,6 +21,7 @@ def report(
 
     check_out(out, (".html", ".htm"), "--out")  # before the imports, which take seconds
     from oneof.report.page import render_page
+    from oneof.review.audit import accuracy_in_review
     from oneof.review.cards import sample_rows, shown_table
     from oneof.runs.folder import Run
     from oneof.storage.files import atomic_write
@@ -30,7 +31,10 @@ def report(
     sample = sample_rows(opened, MAX_ROWS) if n_rows > MAX_ROWS else None
     table = shown_table(opened, column or (), sample)
     accuracy = sample.label_accuracy if sample is not None else None
-    page = render_page(opened.metadata, table, opened.training, opened.rows, accuracy).encode()
+    reviewed = accuracy_in_review(opened) if sample is None else None
+    page = render_page(
+        opened.metadata, table, opened.training, opened.rows, accuracy, folder=str(run), reviewed=reviewed
+    ).encode()
     with atomic_write(out) as file:
         file.write(page)
     counted = f"{n_rows:,} rows" if sample is None else f"{MAX_ROWS:,} of {n_rows:,} rows, drawn at random"
