@@ -69,8 +69,9 @@ def describe_annotators(votes: Votes, fitted: VotePrior) -> dict[str, Any]:
     """Return how often each annotator voted and was right, by votes and features together, and what held-out votes chose."""
     posterior = fitted.joint.posterior
     count = np.bincount(votes.annotator, minlength=len(votes.annotators))
-    right = np.bincount(votes.annotator, posterior[votes.item, votes.label], minlength=len(count))
-    accuracy = (right / np.maximum(count, 1)).round(4).tolist()
+    weight = np.bincount(votes.annotator, votes.share, minlength=len(count))
+    right = np.bincount(votes.annotator, votes.share * posterior[votes.item, votes.label], minlength=len(count))
+    accuracy = (right / np.maximum(weight, 1e-12)).round(4).tolist()
     annotators = []
     for a in np.argsort(-count, kind="stable"):
         annotators.append({"annotator": votes.annotators[a], "votes": int(count[a]), "accuracy": accuracy[a]})
