@@ -545,6 +545,60 @@ def table(rows: list[Row], kinds: list[str]) -> str:
     return "\n".join(lines)
 
 
+PUBLISHED = range(400, 403)  # seeds that were looked at once
+RIVALS = (
+    "majority", "dawid-skene", "GLAD", "MMSR", "WAWA", "IWMV", "CROWDLAB", "annot-mix", "crowd layer", "annotator ensemble",
+)  # fmt: skip
+
+
+def means_of(rows: list[Row]) -> dict[str, dict[str, dict[str, float]]]:
+    """Return the mean of each figure over the published seeds, in percent: kind -> system -> figure."""
+    values: dict[str, dict[str, dict[str, list[float]]]] = {}
+    for row in rows:
+        if row["seed"] in PUBLISHED:
+            figures = values.setdefault(row["kind"], {}).setdefault(row["system"], {})
+            for name in ("right", "gap", "ece", "ece_band", "first_tenth"):
+                figures.setdefault(name, []).append(100 * row[name])
+    means: dict[str, dict[str, dict[str, float]]] = {}
+    for kind, systems in values.items():
+        means[kind] = {}
+        for system, figures in systems.items():
+            means[kind][system] = {name: float(np.mean(each)) for name, each in figures.items()}
+    return means
+
+
+def labels_section(rows: list[Row]) -> str:
+    """Return the share of labels that are right as Markdown, and by how much ours are short of the majority or of the best rival."""
+    lines = ["| votes | " + " | ".join(RIVALS) + " | oneof | short by |", "|---" * (len(RIVALS) + 3) + "|"]
+    for kind, systems in means_of(rows).items():
+        ours = systems["ours"]["right"]
+        cells = []
+        rivals = []
+        for system in RIVALS:
+            cells.append(f"{systems[system]['right']:.1f}" if system in systems else "")
+            if system in systems:
+                rivals.append(systems[system]["right"])
+        short = max(systems["majority"]["right"] - 0.5 - ours, max(rivals) - 1 - ours)
+        cells += [f"**{ours:.1f}**", f"{short:.1f}" if short > 0 else ""]
+        lines.append(f"| {kind} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def reliability_section(rows: list[Row]) -> str:
+    """Return how far our probabilities hold, as Markdown; of errors, the most that a tenth of the items can hold is in brackets."""
+    lines = [
+        "| votes | right | probability - right | calibration error (band) | errors in the first tenth |",
+        "|---|---|---|---|---|",
+    ]
+    for kind, systems in means_of(rows).items():
+        ours = systems["ours"]
+        reachable = min(100.0, 10 / max(1 - ours["right"] / 100, 1e-9))
+        cells = [f"{ours['right']:.1f}", f"{ours['gap']:+.1f}", f"{ours['ece']:.1f} ({ours['ece_band']:.1f})"]
+        cells.append(f"{ours['first_tenth']:.0f} ({reachable:.0f})")
+        lines.append(f"| {kind} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kinds", nargs="+", default=all_kinds(), choices=(*all_kinds(), *REAL), metavar="KIND")
