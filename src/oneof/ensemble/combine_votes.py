@@ -16,8 +16,8 @@ estimates determine b, each of which errs on one side:
 - b_agree makes the mean probability of the learners' own labels equal to the share of them that are also the votes' labels. Where annotators err alone,
   learners are right more often than that, and b_agree is too small; it errs on the other side where features cause the mistakes.
 
-b = (1 - u^2 / 2) (u b_rows + b_votes) / 2 + (u^2 / 2) b_agree, where u = min(3 s, 1): learners that predict little of the votes agree with them mostly
-by chance. Learners repeat the mistakes of the annotators whom they learned from, so t flattens the product: rho is the correlation of two votes on a
+b = (1 - v) (u b_rows + b_votes) / 2 + v b_agree, where u = min(3 s, 1), and v is 3 u^2 / 4 where b_agree is the larger, else u^2 / 2: learners that predict
+little of the votes agree with them mostly by chance. Learners repeat the mistakes of the annotators whom they learned from, so t flattens the product: rho is the correlation of two votes on a
 row, and s the share of what votes say that the learners predict, by the first score. Rows without votes may be unlike the others, on which the
 learners were judged: they have b = b_rows / 2 and t = 1.
 """
@@ -39,6 +39,8 @@ POWERS = (0.15, 0.3, 0.5, 0.7, 1.0)  # b
 AGREEMENT_POWERS = (0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.85, 1.0, 1.2, 1.4, 1.7, 2.0, 2.5, 3.0)  # b_agree
 SCALES = (0.7, 1.0, 1.5, 2.0, 3.0)  # of the other votes' likelihood
 FULL_TRUST = 1 / 3  # share of what votes say that learners must predict for b_rows and b_agree to count fully
+SHARE_ABOVE = 0.75  # of b_agree in b, where it is the larger: learners agree with the votes' labels at most as often as they are right
+SHARE_BELOW = 0.5
 HELPFUL = 2.0  # standard errors by which predictions must be better than none
 MIN_PREDICTION = 1e-4  # a learner is never certain that a label is wrong
 
@@ -56,7 +58,8 @@ class Powers(NamedTuple):
         """Return b."""
         trust = min(self.explained / FULL_TRUST, 1.0)
         by_held_out_votes = (trust * self.rows + self.votes) / 2
-        return (1 - trust**2 / 2) * by_held_out_votes + trust**2 / 2 * self.agree
+        share = trust**2 * (SHARE_ABOVE if self.agree > by_held_out_votes else SHARE_BELOW)
+        return (1 - share) * by_held_out_votes + share * self.agree
 
 
 NO_HELP = Powers(0.0, 0.0, 0.0, 0.0)
@@ -116,11 +119,11 @@ def choose_powers(
     if power > 0 and _is_helpful(by_vote[power, scale] - by_vote[0.0, best_scale_alone]):
         relative_power = min(power / scale, 1.0)
     largest_gain = -by_row[0.0].mean()  # of predictions that are certain of the label which the votes find most likely
-    agreement = _power_of_agreement(logs[judged], (likelihood + log_frequencies)[judged])
+    agreement = power_of_agreement(logs[judged], (likelihood + log_frequencies)[judged])
     return Powers(best_by_row, relative_power, agreement, float(gain.mean() / largest_gain))
 
 
-def _power_of_agreement(logs: Floats, vote_logs: Floats) -> float:
+def power_of_agreement(logs: Floats, vote_logs: Floats) -> float:
     """Return the power with which predictions are as probable, in the mean, as they agree with the labels of the votes."""
     agreement = float((logs.argmax(1) == vote_logs.argmax(1)).mean())
     for power in AGREEMENT_POWERS:
