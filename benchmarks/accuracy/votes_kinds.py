@@ -28,11 +28,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from on_votes.more_kinds import MORE_KINDS
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from votes_more_kinds import MORE_KINDS
 
 from oneof.candidates.mask import Candidates
 from oneof.data.dataset import Dataset

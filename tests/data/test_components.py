@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from oneof.data.components import MAX_COLUMNS, N_COMPONENTS, N_SPARSE_COMPONENTS, learn_components, learn_sparse_components
+from oneof.data.components import (
+    MAX_COLUMNS,
+    N_COMPONENTS,
+    N_SPARSE_COMPONENTS,
+    learn_components,
+    learn_sparse_components,
+)
 from oneof.data.encode import Encoding, learn_encoding
 from oneof.data.roles import ColumnRoles
 from oneof.data.table import Columns
