@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -36,7 +37,7 @@ def fit(
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder to write. A run that was stopped there is resumed.")],
     from_run: Annotated[Path | None, typer.Option("--from", metavar="RUN", rich_help_panel=INPUT, help="Learn again from the table of this run and what people decided in oneof review; in place of FILE.")] = None,
     on: Annotated[str, typer.Option(metavar="COLUMN", rich_help_panel=VOTES, help="Column in both files that says which votes belong to which row.")] = "item",
-    annotators: Annotated[list[str] | None, typer.Option(metavar="COLUMN", rich_help_panel=VOTES, help="The same as --columns.")] = None,
+    annotators: Annotated[list[str] | None, typer.Option(metavar="COLUMN", hidden=True, help="The same as --columns.")] = None,
     columns: Annotated[list[str] | None, typer.Option(metavar="COLUMN", rich_help_panel=VOTES, help="Column of an annotator, or a pattern such as 'llm_*', where the file has a column for each. Repeatable. Default: guessed.")] = None,
     item: Annotated[str | None, typer.Option(metavar="COLUMN", rich_help_panel=VOTES, help="Column of the item's id in the votes. Default: that of --on.")] = None,
     annotator: Annotated[str, typer.Option(metavar="COLUMN", rich_help_panel=VOTES, help="Column of the annotator, where there is a row per vote.")] = "annotator",
@@ -49,13 +50,13 @@ def fit(
     ranked: Annotated[bool, typer.Option("--ranked", rich_help_panel=VOTES, help="The first label of a list counts most. Default: the labels of a list are equally plausible.")] = False,
     taxonomy: Annotated[Path | None, typer.Option(metavar="FILE", rich_help_panel=VOTES, help="Table of child and parent labels: a vote for a parent is a vote for all labels below it.")] = None,
     roles: ColumnRoles,
-    file: Annotated[Path | None, typer.Argument(metavar="FILE", show_default=False, help="Table: CSV, TSV, Parquet, npz or .mat; or a folder of pictures, with a subfolder per set such as 'cat|fox'.")] = None,
+    file: Annotated[Path | None, typer.Argument(metavar="FILE", show_default=False, help="Table: CSV, TSV, Parquet, npz or .mat; many Parquet files, such as 'rows/*.parquet'; or a folder of pictures, with a subfolder per set such as 'cat|fox'.")] = None,
     votes: Annotated[Path | None, typer.Option(metavar="FILE", help="Votes of annotators, in place of --candidates: a row per vote (item, annotator, label), a column per annotator, nested JSON, or an export of Label Studio, Argilla, Prodigy or distilabel.")] = None,
-    gold_file: Annotated[Path | None, typer.Option(metavar="FILE", help="True labels in a file of their own: RUN/sample.csv of an earlier run of this table, filled in. They measure the accuracy.")] = None,
+    gold_file: Annotated[Path | None, typer.Option(metavar="FILE", help="True labels in a file of their own, to measure the accuracy by: RUN/sample.csv of an earlier run of this table, filled in. If they are a column of the table: --gold.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Give a first answer in seconds, without networks.")] = False,
     time_limit: Annotated[str | None, typer.Option(metavar="TIME", help="Time for learning, about, such as 90s, 2m or 1h. Networks get fewer epochs or are left out, then trees. Such a run cannot be repeated to the bit.")] = None,
-    architecture: Annotated[str | None, typer.Option(metavar="NAME", rich_help_panel=PICTURES, help="Which network to train: lenet, wrn, resnet32, or the name of a timm model. Default: lenet, or wrn for colour on a GPU.")] = None,
-    augmentation: Annotated[str, typer.Option(metavar="KIND", rich_help_panel=PICTURES, help="How pictures are varied in training: upright (shifted, never mirrored), natural (mirrored too) or none.")] = "upright",
+    architecture: Annotated[str | None, typer.Option(metavar="NAME", rich_help_panel=PICTURES, help="Train this network on the pixels: lenet, wrn, resnet32, or the name of a timm model. Default on a GPU: wrn, or lenet for small grey pictures; on a CPU none, see --image-model.")] = None,
+    augmentation: Annotated[str, typer.Option(metavar="KIND", rich_help_panel=PICTURES, help="How pictures are varied for a network on pixels: upright (shifted, never mirrored), natural (mirrored too) or none. Natural and none train one also on a CPU.")] = "upright",
     stream: Annotated[bool | None, typer.Option("--stream/--no-stream", rich_help_panel=PICTURES, help="Read pixels from a file below RUN, batch by batch. Default: if they take more than half of the free memory.")] = None,
     method: Annotated[str | None, typer.Option(metavar="NAME", rich_help_panel=LEARNING, help="Loss to train with, such as proden, lws or cc. Default: balanced PRODEN, which suits most tables.")] = None,
     purify: Annotated[bool, typer.Option("--purify/--no-purify", rich_help_panel=LEARNING, help="Remove candidates that the networks rule out while they train.")] = True,
@@ -64,6 +65,7 @@ def fit(
     networks: Annotated[int | None, typer.Option(min=1, metavar="N", rich_help_panel=LEARNING, help="How many networks to train. Default: 5, on pictures 3 or 1; more are slower and steadier.")] = None,
     epochs: Annotated[int | None, typer.Option(min=1, metavar="N", rich_help_panel=LEARNING, help="Epochs of training. Default: 30, fewer on large tables; on pictures 100 on a GPU, 5 to 60 on a CPU.")] = None,
     settings: Annotated[Path | None, typer.Option(metavar="FILE", rich_help_panel=LEARNING, help="Settings of the networks, as oneof tune writes them. Default: settings that suit most tables.")] = None,
+    sample: Annotated[int | None, typer.Option(min=10, metavar="ROWS", rich_help_panel=LEARNING, help="With many files: rows to learn from. Default: as many as help, by the sets of other rows; 100,000 at most.")] = None,
     seed: Annotated[int, typer.Option(min=0, metavar="N", rich_help_panel=LEARNING, help="Seed of everything that is drawn.")] = 0,
     device: Annotated[str, typer.Option(metavar="NAME", rich_help_panel=RESOURCES, help="Where to train: cpu, cuda or auto, the GPU, if there is one, for pictures and tables from 20,000 rows on.")] = "auto",
     n_jobs: Annotated[int | None, typer.Option(metavar="N", rich_help_panel=RESOURCES, help="Number of processes; -1: all processors. On tables the result is the same for any number. On pictures each takes a GPU of its own, where there are as many; more processes than networks share the rows, and give the same accuracy. Default: one, or those that torchrun or SLURM started.")] = None,
@@ -79,13 +81,21 @@ def fit(
     from oneof.estimator.settings_file import read_settings
     from oneof.learners.base import Resources
     from oneof.learners.config import EnsembleConfig, FitConfig, ImageConfig, make_ensemble_config
+    from oneof.runs.fit_files import fit_files, table_files
     from oneof.runs.fit_table import FitSpec, RunOptions, fit_again, fit_table
+    from oneof.training.device import device_for_pictures
     from oneof.training.parallel import resolve_n_jobs
     from oneof.training.processes import current_group
     from oneof.votes.read import VotesFile
 
-    has_pictures = bool(roles.image) or (file is not None and file.is_dir())
-    trains_on_pixels = has_pictures and not roles.image_model
+    files = table_files(file)
+    if sample is not None and not files:
+        raise ValueError("--sample is for many files, such as 'rows/*.parquet'. Leave it out.")
+    has_pictures = bool(roles.image) or (file is not None and file.is_dir() and not files)
+    images = ImageConfig(architecture, augmentation)
+    wants_network = images != ImageConfig() or stream is not None
+    on_gpu = device_for_pictures(device).type != "cpu"
+    trains_on_pixels = has_pictures and not roles.image_model and (wants_network or on_gpu)
     _set_torch_threads(threads, trains_on_pixels, deterministic)
     ensemble = make_ensemble_config(
         read_settings(settings) if settings else {},
@@ -129,7 +139,8 @@ def fit(
                 "--taxonomy": taxonomy,
             }
         )
-    images = ImageConfig(architecture, augmentation, networks if trains_on_pixels else None)
+    if trains_on_pixels:
+        images = replace(images, n_networks=networks)
     spec = FitSpec(
         roles,
         votes=votes_file,
@@ -149,7 +160,9 @@ def fit(
     )
     rank = current_group(n_jobs).rank
     try:
-        if file and not from_run:
+        if files and not from_run:
+            run = fit_files(files, out, spec, options, sample)
+        elif file and not from_run:
             run = fit_table(file, out, spec, options)
         elif from_run and not file and spec == FitSpec():
             run = fit_again(from_run, out, options)
@@ -190,7 +203,7 @@ def _set_torch_threads(threads: int | None, trains_on_pixels: bool, deterministi
 
 def _print_summary(run: Run, console: Terminal) -> None:
     """Print what was learned, and what to do next."""
-    from oneof.runs.summary import next_step, summary_rows, warning_about_lost_labels
+    from oneof.runs.summary import next_steps, summary_rows, warning_about_lost_labels
 
     table = Table(title=str(run.folder), show_header=False, title_justify="left")
     for name, value in summary_rows(run):
@@ -199,6 +212,8 @@ def _print_summary(run: Run, console: Terminal) -> None:
     warning = warning_about_lost_labels(run)
     if warning:
         console.print(Text(one_line(warning), style="yellow"))
-    advice = next_step(run)
-    if advice:
-        console.print(Text(advice))
+    for step in next_steps(run):
+        console.print(Text(step), soft_wrap=True)
+    if "files" in run.metadata:
+        n_rows = run.metadata["files"]["rows"]
+        console.print(Text(f"To label all {n_rows:,} rows: oneof clean {run.folder} --out FOLDER"))

@@ -65,6 +65,10 @@ class BasePartialLabelClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMe
     def _encode_new_rows(self, X: Any) -> NDArray[Any]:
         """Return features [n, d] made as those of the training rows."""
 
+    def _learn_features(self, data: Dataset) -> Dataset:
+        """Return the data set with features that are learned from inputs and candidate sets; as it is, unless a subclass learns any."""
+        return data
+
     @abstractmethod
     def _config(self) -> FitConfig:
         """Return what the parameters ask for."""
@@ -88,8 +92,8 @@ class BasePartialLabelClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMe
         Parameters
         ----------
         X
-            Features [n, d]: numbers, as an array or a sparse matrix; or a pandas or polars frame or an Arrow table, which is read
-            as a file with the same columns is: missing values are imputed, dates become days, columns of a categorical type or of
+            Features [n, d]: numbers, as an array or a sparse matrix; or a pandas or polars frame, an Arrow table or a Hugging Face
+            dataset, which is read as a file with the same columns is: missing values are imputed, dates become days, columns of a categorical type or of
             text with few values are categories. Identifiers, and free text where no embedder is installed, are left out with a
             warning. In place of more than 1,024 columns of numbers learners see their principal components, if a few hundred hold
             nine tenths of the variance; of sparse ones always.
@@ -156,6 +160,7 @@ class BasePartialLabelClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMe
         )
         config = self._config()
         checksum = data.fingerprint
+        data = self._learn_features(data)
         about_votes: dict[str, Any] = {}
         if votes is not None:
             data, ensemble, annotators = dataset_with_votes(data, votes, item, config.ensemble, config.seed)

@@ -3,25 +3,35 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
+from oneof.data.files.batches import read_batches
 from oneof.data.files.columns import open_table, read_numbers
 from oneof.data.files.unpacked import check_unpacked
 from oneof.data.images import folder_of
 from oneof.data.picture import picture_cell, thumbnail
 from oneof.data.roles import check_column
+from oneof.ensemble.accuracy import LabelAccuracy, measure_labels
+from oneof.ensemble.review_order import asking_order
 from oneof.review.pictures import encode_picture, find_picture
-from oneof.runs.decisions import GOLD
-from oneof.runs.explain import describe_removal
+from oneof.runs.decisions import DECISIONS, GOLD, Log, ResolvedDecision, decided_table, resolve_decisions
+from oneof.runs.explain import describe_removal, reason
 from oneof.runs.folder import Run, check_unchanged, is_unchanged
+from oneof.runs.plain_labels import id_column
 
 _MIN_COLUMNS = 6  # shown by default, if fewer are texts, pictures, categories or excluded from the features
 _MAX_CHARACTERS = 2000  # of a cell
 _MAX_ITEM_CHARACTERS = 200  # of a cell beside the row number in the report
 _MAX_NEIGHBOUR_CHARACTERS = 80  # of the first cell of a neighbour
+_MIN_LIKELY = 0.02  # the probability from which on a label that nobody named is shown at once
+_MAX_EXPLAINED = 20  # rows of the report whose label is explained in words
 _MAX_THUMBNAILS = 400  # rows of the report with a picture
+_BATCH_ROWS = 1 << 15
 
 
 class Items:
@@ -30,13 +40,17 @@ class Items:
     There are none if the file is missing or has changed since the fit.
     """
 
-    def __init__(self, run: Run, columns: Sequence[str] = ()) -> None:
+    def __init__(self, run: Run, columns: Sequence[str] = (), rows: NDArray[np.intp] | None = None) -> None:
+        """Read the cells of all rows, or of `rows`, in increasing order, without holding the others in memory."""
         path = Path(run.metadata["file"])
+        self._rows = rows
         self.folder = folder_of(path)
         self.cells: dict[str, list[Any]] = {}
         self.texts: list[str] = []  # columns that identify a row to people, if none are requested
         roles = defaultdict(tuple, run.metadata["asked"].get("roles") or {})
         self.images: list[str] = list(roles["image"])
+        voted_on = id_column(run.metadata)
+        self.ids = [] if voted_on is None else [voted_on]
         if columns:
             check_unchanged(path, run)
         if columns or is_unchanged(path, run):
@@ -48,17 +62,28 @@ class Items:
         source = open_table(path)
         for name in columns:
             check_column(name, source.names, source.name)
-        for name in (*roles["text"], *roles["ignore"]):
+        for name in dict.fromkeys((*self.ids, *roles["text"], *roles["ignore"])):
             if name in source.names:
                 self.texts.append(name)
         if columns:
-            shown = [*columns, *self.images]
+            shown = list(dict.fromkeys([*columns, *self.images]))
         else:
             hidden = {roles["candidates"], roles["exclude"], roles["gold"]}
-            first = [*self.images, *roles["text"], *roles["ignore"], *roles["categories"]]
-            visible = [name for name in (*first, *source.names) if name not in hidden]
-            shown = list(dict.fromkeys(visible))[: max(_MIN_COLUMNS, len(first))]
-        _, self.cells = read_numbers(source, [], list(dict.fromkeys(shown)))
+            texts = [name for name in source.names if source.kinds.get(name) == "text" and name not in hidden]
+            first = [*self.images, *roles["text"], *self.ids, *roles["ignore"], *roles["categories"]]
+            visible = [name for name in (*first, *texts, *source.names) if name not in hidden]
+            shown = list(dict.fromkeys(visible))[: max(_MIN_COLUMNS, len(set(first)))]  # numbers come last
+        if self._rows is None:
+            _, self.cells = read_numbers(source, [], shown)
+        elif shown:
+            _, self.cells = read_numbers(open_table(_read_rows(path, shown, self._rows)), [], shown)
+        for name, cells in self.cells.items():
+            if name not in self.images and _holds_pictures(cells, self.folder):
+                self.images.append(name)
+        if self.images and not columns:  # a picture says more than the first of many numbers
+            for name in shown:
+                if source.kinds.get(name) == "number" and name not in self.texts:
+                    self.cells.pop(name, None)
 
     def show(self, row: int) -> list[tuple[str, str]]:
         """Return name and text of every column that is not a picture and has a value."""
@@ -77,23 +102,83 @@ class Items:
             return None
         return find_picture(picture_cell(cells[row]), self.folder)
 
-    def encoded_picture(self, row: int, column: str) -> tuple[bytes, str]:
-        """Return the content and type of a row's picture, in a format that browsers show."""
+    def pictures(self, row: int) -> list[str]:
+        """Return the columns that hold a picture of a row."""
+        return [column for column in self.images if self.picture(row, column)]
+
+    def encoded_picture(self, row: int, column: str, max_side: int | None = None) -> tuple[bytes, str]:
+        """Return the content and type of a row's picture, in a format that browsers show, at most `max_side` pixels a side."""
         picture = self.picture(row, column)
         if picture is None:
             raise ValueError("the row has no such picture beside its table.")
-        return encode_picture(picture)
+        return encode_picture(picture, max_side)
 
 
-def shown_table(run: Run, columns: Sequence[str] = ()) -> pa.Table:
-    """Return the purified table with what the report adds to it.
+def _holds_pictures(cells: Sequence[Any], folder: Path) -> bool:
+    """Return whether a column names picture files, judged by its first value."""
+    first = next((cell for cell in cells if cell is not None), None)
+    return isinstance(first, str) and find_picture(first, folder) is not None
+
+
+def _read_rows(path: Path, names: list[str], rows: NDArray[np.intp]) -> pa.Table:
+    """Return columns of some rows of a file, given in increasing order; a batch of rows is in memory at a time."""
+    parts = []
+    start = 0
+    for batch in read_batches(path, [], names, _BATCH_ROWS):
+        first, end = np.searchsorted(rows, [start, start + batch.rows])
+        columns = {}
+        for name in names:
+            column = pa.chunked_array([values for _, _, values in batch.chunks([], [name])])
+            columns[name] = column.take(pa.array(rows[first:end] - start))
+        parts.append(pa.table(columns))
+        start += batch.rows
+    return pa.concat_tables(parts)
+
+
+class RowSample(NamedTuple):
+    """Rows of a run that were drawn at random, and what is known about all rows."""
+
+    purified: pa.Table  # in the order of the file; `row` is the number of a row there
+    n_rows: int  # of the run
+    label_accuracy: LabelAccuracy | None  # of all labels, where gold labels measure it
+
+
+def sample_rows(run: Run, size: int) -> RowSample:
+    """Draw rows of a run, reading its purified table a batch at a time."""
+    n = run.metadata["n"]
+    rows = np.sort(np.random.default_rng(n).choice(n, size, replace=False, shuffle=False))
+    parts = []
+    is_right = np.zeros(n, dtype=bool)
+    is_known = np.zeros(n, dtype=bool)
+    start = 0
+    for batch in run.purified_batches(_BATCH_ROWS):
+        end = start + batch.num_rows
+        first, last = np.searchsorted(rows, [start, end])
+        parts.append(batch.take(pa.array(rows[first:last] - start)))
+        if "gold" in batch.column_names:
+            is_known[start:end] = np.asarray(pc.is_valid(batch["gold"]))
+            is_right[start:end] = np.asarray(pc.fill_null(pc.equal(batch["label"], batch["gold"]), False))
+        start = end
+    measured = measure_labels(is_right, is_known) if is_known.any() else None
+    return RowSample(pa.concat_tables(parts).combine_chunks(), n, measured)
+
+
+def shown_table(run: Run, columns: Sequence[str] = (), sample: RowSample | None = None) -> pa.Table:
+    """Return the purified table, or a sample of its rows, with what the report adds to it.
 
     Rows that people have decided need no review. Added are their decisions, thumbnails, and the columns that identify a row
     to people: `columns`, or else texts and columns that are not features.
     """
-    items = Items(run, columns)
-    decided = run.decided
-    table = run.purified.drop_columns(["ask"]).append_column("ask", decided["ask"])
+    if sample is None:
+        items = Items(run, columns)
+        purified = run.purified
+        decided = run.decided
+    else:
+        purified = sample.purified
+        rows = purified["row"].to_numpy()
+        items = Items(run, columns, rows)
+        decided = decided_table(purified, _decisions_at(run, rows))
+    table = purified.drop_columns(["ask"]).append_column("ask", decided["ask"])
     decisions = _describe_decisions(decided)
     if any(decisions):
         table = table.append_column("decision", [pa.array(decisions, pa.string())])
@@ -101,14 +186,44 @@ def shown_table(run: Run, columns: Sequence[str] = ()) -> pa.Table:
     if image_columns:
         thumbnails = _thumbnails(table, items, image_columns[0])
         table = table.append_column("picture", [pa.array(thumbnails, pa.string())])
-    names = list(columns) or items.texts
+    table = table.append_column("why", [pa.array(_explain_first(run, table), pa.string())])
+    names = list(columns) or [name for name in items.texts if name not in items.images]
     if not items.cells or not names:
         return table
     texts = []
     for row in range(table.num_rows):
-        parts = [_text(items.cells[name][row])[:_MAX_ITEM_CHARACTERS] for name in names]
+        parts = []
+        for name in names:
+            text = _text(items.cells[name][row])[:_MAX_ITEM_CHARACTERS]
+            parts.append(f"{name} {text}" if name in items.ids else text)
         texts.append(" · ".join(parts))
     return table.append_column("item", [pa.array(texts, pa.string())])
+
+
+def _explain_first(run: Run, table: pa.Table) -> list[str | None]:
+    """Return why the first rows of the review queue got their labels; None for the others."""
+    n_to_review = pc.sum(table["ask"]).as_py() or 0
+    first_rows = asking_order(table)[: min(n_to_review, _MAX_EXPLAINED)]
+    labels = table["label"].to_pylist()
+    has_all_rows = table.num_rows == run.metadata["n"]
+    explanations: list[str | None] = [None] * table.num_rows
+    for row, cells in zip(first_rows.tolist(), table.take(pa.array(first_rows)).to_pylist(), strict=True):
+        if not has_all_rows:
+            cells["neighbours"] = []  # they may be rows that are not in the table
+        explanations[row] = reason(cells, labels, run.n_models)
+    return explanations
+
+
+def _decisions_at(run: Run, rows: NDArray[np.intp]) -> dict[int, ResolvedDecision]:
+    """Return what people decided about some rows, in increasing order, by the position of each."""
+    if not (run.folder / DECISIONS).exists():
+        return {}
+    by_position = {}
+    for row, decision in resolve_decisions(Log(run.folder, run.original).active_decisions).items():
+        position = int(np.searchsorted(rows, row))
+        if position < len(rows) and rows[position] == row:
+            by_position[position] = decision
+    return by_position
 
 
 def _describe_decisions(decided: pa.Table) -> list[str | None]:
@@ -130,7 +245,9 @@ def _thumbnails(table: pa.Table, items: Items, column: str) -> list[str | None]:
     """Return thumbnails of some rows, those to review first; None for the others."""
     by_gain = table.sort_by([("ask", "descending"), ("gain", "descending")])
     thumbnails: list[str | None] = [None] * table.num_rows
-    for row in by_gain["row"].to_pylist()[:_MAX_THUMBNAILS]:
+    position_of = {row: position for position, row in enumerate(table["row"].to_pylist())}
+    for number in by_gain["row"].to_pylist()[:_MAX_THUMBNAILS]:
+        row = position_of[number]
         thumbnails[row] = thumbnail(items.cells[column][row], items.folder)
     return thumbnails
 
@@ -149,11 +266,18 @@ def card(run: Run, items: Items, row: int) -> dict[str, Any]:
     neighbours = []
     for neighbour in resolved["neighbours"]:
         label = run.purified["label"][neighbour].as_py()
-        neighbours.append({"row": neighbour, "label": label, "item": _first_text(items, neighbour)})
+        neighbours.append(
+            {
+                "row": neighbour,
+                "label": label,
+                "item": _first_text(items, neighbour),
+                "pictures": items.pictures(neighbour)[:1],
+            }
+        )
     return {
         "row": row,
         "item": items.show(row),
-        "pictures": [column for column in items.images if items.picture(row, column)],
+        "pictures": items.pictures(row),
         "candidates": _candidates(resolved),
         "suggested": resolved["label"],
         "outside": resolved["outside"],
@@ -162,7 +286,10 @@ def card(run: Run, items: Items, row: int) -> dict[str, Any]:
 
 
 def _candidates(resolved: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the candidates of a row with their evidence: the chosen label first, then by decreasing probability."""
+    """Return the candidates of a row with their evidence: the chosen label first, then by decreasing probability.
+
+    Under votes every label is a candidate; those that nobody named and the models rule out come last, as not `likely`.
+    """
     probability = dict(zip(resolved["original"], resolved["distribution"], strict=True))
     removal = {}
     for removed in resolved["removed"]:
@@ -170,11 +297,19 @@ def _candidates(resolved: dict[str, Any]) -> list[dict[str, Any]]:
     votes = {}
     for vote in resolved.get("votes") or ():
         votes[vote["label"]] = vote["votes"]
+    likely = set(probability)
+    if "votes" in resolved:
+        likely = {label for label in probability if label in votes or probability[label] >= _MIN_LIKELY}
+        likely.add(resolved["label"])
     candidates = []
-    for label in sorted(probability, key=lambda label: (label != resolved["label"], -probability[label])):
+    in_order = sorted(
+        probability, key=lambda label: (label != resolved["label"], label not in likely, -probability[label])
+    )
+    for label in in_order:
         candidates.append(
             {
                 "label": label,
+                "likely": label in likely,
                 "probability": round(probability[label], 4),
                 "votes": votes.get(label),
                 "fell": removal.get(label),

@@ -8,20 +8,22 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterable, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
+from unicodedata import category
 
 import numpy as np
 
-from oneof.ensemble.accuracy import sample_order
 from oneof.ensemble.review_order import asking_order
-from oneof.review.audit import accuracy_curve_point, accuracy_of_labels, agreement
+from oneof.review.audit import accuracy_curve_point, accuracy_of_labels, agreement, audit_order
 from oneof.review.cards import Items, card
 from oneof.review.ports import run_id
 from oneof.runs.decisions import DRAWN, KINDS, Decision, Log, gold_decisions, resolve_decisions
 from oneof.runs.folder import Run
+from oneof.storage.printable import describe_error, one_line
 from oneof.storage.schema import NUMBER, find_schema_error
 
 RANDOM_EVERY = 5  # of the rows that a person is shown, one in so many is drawn at random
@@ -29,10 +31,12 @@ REPEAT_EVERY = 20  # and one in so many is shown a second time
 POOLS = ("all", "doubtful", "random", "skipped")
 _REPEAT_DISTANCE = 10  # answers between an answer and its blind repeat, at least
 _LEASE_SECONDS = 600.0  # for which a row that is shown to one person is not shown to others
+_GRID_SIZE = 24  # rows that are confirmed at once, at most
 _MAX_HISTORY = 10  # answers of a person that the page lists
 _RECENT = 25  # answers about rows of the queue that show whether more of them are worth the effort
 _MAX_CURVE_POINTS = 60
 MAX_LABEL_LENGTH = 200
+_SEPARATOR = "|"  # of labels in the CSV files that `oneof clean` writes
 MAX_ID_LENGTH = 200
 _ANSWER = {"id": str, "row": int, "kind": KINDS, "labels": [str], "run": str, "drawn": DRAWN, "seconds": NUMBER}
 
@@ -70,9 +74,7 @@ class Review:
         self.doubtful = set(np.flatnonzero(table["ask"].to_numpy()).tolist())
         self.queue = asking_order(table)
         self.gold = gold_decisions(table)
-        known = [*self.gold, *self.run.metadata.get("taught", ())]
-        order = sample_order(table.num_rows)
-        self.audit_order = order[~np.isin(order, known)]  # rows whose labels the run was not given, in random order
+        self.audit_order = audit_order(self.run)
         self._rows_by_candidate: dict[str, set[int]] = {}
         self._summary: tuple[list[str], dict[str, Any]] | None = None  # of the decisions with these ids
         self._curve_points: dict[tuple[int, str], tuple[int, float, float, float]] = {}
@@ -114,6 +116,30 @@ class Review:
                 row, drawn = choice
                 cards.append(self._lease(tab, who, row, drawn))
             return cards
+
+    def grid(self, tab: str, who: str, label: str = "") -> dict[str, Any]:
+        """Return cards of rows that the model gives one label, to confirm many at once, and how many rows each label has left.
+
+        The doubtful rows come first, the most probable of them at the head; then the others, the least sure first. Without a
+        label, the one with most doubtful rows is taken. Other rows that the tab holds stay reserved for it.
+        """
+        with self.lock:
+            self.log.refresh()
+            unavailable = self._answered() | self.leases.keys() | self.gold.keys() | self._skips(who).keys()
+            left = [int(row) for row in self.queue if int(row) not in unavailable]
+            doubtful = [row for row in left if row in self.doubtful]
+            rows_of = Counter(self.labels[row] for row in doubtful or left)
+            if tab in self.closed_tabs or not rows_of:
+                return {"cards": [], "label": label, "labels": []}
+            if label not in rows_of:
+                label, _ = rows_of.most_common(1)[0]
+            rows = [row for row in doubtful if self.labels[row] == label]
+            probability = self.run.purified["probability"]
+            rows.sort(key=lambda row: -float(probability[row].as_py()))
+            if not doubtful:
+                rows = [row for row in left if self.labels[row] == label]
+            cards = [self._lease(tab, who, row, "queue") for row in rows[:_GRID_SIZE]]
+            return {"cards": cards, "label": label, "labels": rows_of.most_common()}
 
     def close_tab(self, tab: str) -> None:
         """Release the rows that a tab was shown; later requests of the tab get none."""
@@ -223,8 +249,8 @@ class Review:
             candidates = tuple(self.run.purified["original"][row].as_py())
             labels = tuple(label.strip() for label in answer["labels"])
             _check_labels(kind, labels, candidates)
-            if kind == "none" and labels and answer.get("new") is not True:
-                self._check_known(labels[0])
+            if kind == "none" and labels:
+                self.check_typed_label(labels[0], is_new=answer.get("new") is True)
             note = self._note(answer, who)
             decision = Decision(
                 row=row,
@@ -248,9 +274,18 @@ class Review:
             text = "the run was moved or replaced; start oneof review again"
             raise FileNotFoundError(errno.ENOENT, text, str(self.run.folder))
 
-    def _check_known(self, label: str) -> None:
-        if label not in self.known_labels():
+    def check_typed_label(self, label: str, is_new: bool) -> None:
+        """Raise ValueError for a label that is no class of the run, unless it is sent as a new one and every file can hold it."""
+        if label in self.known_labels():
+            return
+        if not is_new:
             raise ValueError(f"label must be a class of the run, or be sent as a new one; got {label!r}. Confirm it.")
+        has_control_character = any(category(character) == "Cc" for character in label)
+        if has_control_character or _SEPARATOR in label:
+            raise ValueError(
+                f"a new label must be text on one line without {_SEPARATOR!r}, which divides labels in CSV files; "
+                f"got {label!r}. Write it otherwise."
+            )
 
     def _note(self, answer: dict[str, Any], who: str) -> str:
         """Return what a person should know about an answer that comes after others', or after the model has changed."""
@@ -300,7 +335,7 @@ class Review:
             return {
                 **self._summary[1],
                 "who": who,
-                "mine": len(mine),
+                "mine": len({decision.row for decision in mine if decision.kind != "skip"}),
                 "history": [_describe_answer(decision) for decision in last_answers],
                 "skipped": len(skipped),
                 "elsewhere": len(self.doubtful - self._answered() - self.gold.keys() - skipped),
@@ -364,6 +399,14 @@ class Review:
             threading.Thread(target=self._learn, args=(self.run.folder,), daemon=True).start()
 
     def _learn(self, folder: Path) -> None:
+        """Learn again, and continue with the new run; whatever fails is told on the page."""
+        try:
+            self._learn_from(folder)
+        except (ValueError, OSError) as error:
+            with self.lock:
+                self.learning = {"state": "failed", "text": one_line(describe_error(error))}
+
+    def _learn_from(self, folder: Path) -> None:
         out = _next_folder(folder.resolve())
         # -P: nothing is imported from the current folder, where a module of the same name may lie
         command = [sys.executable, "-P", "-m", "oneof", "fit", "--from", str(folder), "--out", str(out)]
@@ -383,7 +426,7 @@ class Review:
 def _next_folder(folder: Path) -> Path:
     """Return a folder beside a run that does not exist: RUN-2 after RUN, RUN-3 after RUN-2."""
     stem, _, number = folder.name.rpartition("-")
-    if not stem or not number.isdigit():
+    if not stem or not number.isdecimal():
         stem = folder.name
         number = "1"
     for k in count(int(number) + 1):

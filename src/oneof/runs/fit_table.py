@@ -14,8 +14,9 @@ import numpy as np
 from oneof.data.dataset import Dataset
 from oneof.data.embed import MODELS, weights_here
 from oneof.data.images import FILE, folder_of
-from oneof.data.roles import ColumnRoles
+from oneof.data.roles import PATCHES, ColumnRoles
 from oneof.data.table import read_table
+from oneof.ensemble.model import Model
 from oneof.ensemble.pipeline import fit
 from oneof.learners.base import Resources, WarmStart
 from oneof.learners.config import SETTINGS, EnsembleConfig, FitConfig, ImageConfig
@@ -33,17 +34,20 @@ from oneof.runs.read_dataset import (
 from oneof.runs.refit import Refit
 from oneof.runs.write import write_run
 from oneof.storage.locks import exclusive_lock
-from oneof.storage.regular import check_plain_tree
+from oneof.storage.regular import check_plain_tree, read_regular
 from oneof.storage.schema import find_schema_error
 from oneof.storage.settings import first_difference, from_serializable, stored_kind, to_serializable
 from oneof.storage.strict_json import parse_json
 from oneof.training.device import device_for, device_for_pictures, prewarm_gpu
 from oneof.training.processes import check_rows, current_group
+from oneof.training.threads import blas_threads
 from oneof.version import __version__
 from oneof.votes.read import VotesFile
 
 SPEC_FILE = "asked.json"  # in the checkpoint: the spec of the run
 LOCK = "lock"  # in the checkpoint: held while a process is at work
+TABLE = "table.parquet"  # in a run of many files: the rows that are learned from
+FILES = "files.json"  # in a run of many files: which they are, and how the rows were chosen
 PIXELS = "pixels.part"  # in the checkpoint: pixels of pictures that are not held in memory; a .npy file
 _MAX_SETTING = 100_000  # trees, epochs, networks, widths and the like of a run that is learned from again
 _ANY_SIZE = ("seed", "max_rows", "max_cells", "max_kernel_rows", "batch_size")
@@ -68,6 +72,8 @@ class RunOptions:
     cache: Path | None = None  # where embeddings of texts and pictures are kept; None: ~/.cache/oneof
     stream: bool | None = None  # keep pixels of pictures in a file; None: where they take half of what is free
     command: tuple[str, ...] = ()  # recorded in run.json
+    refine: Callable[[Model], tuple[Model, str]] | None = None  # improves the model before it is written, and says how
+    files: dict[str, Any] | None = None  # recorded in run.json: the files of which the table is a sample
     progress: bool = False  # show progress bars
     echo: Callable[[str], None] = lambda line: None  # called with each line for a person
 
@@ -98,7 +104,8 @@ def fit_table(
     spec = resolve_image_mode(file, spec, options)
     device_for(str(resources.device), 0, 0)  # refuses one that is not there before anything is read
     n_processes = resources.n_jobs or group.size
-    prepared = group.run_on_rank0(partial(prepare_run, file, out, spec, options, n_processes, refit))
+    with blas_threads():
+        prepared = group.run_on_rank0(partial(prepare_run, file, out, spec, options, n_processes, refit))
     if prepared is None:
         return Run.open(out)
     data = _reopen_pixels(prepared.data, out)
@@ -110,11 +117,15 @@ def fit_table(
         checkpoint=out / "checkpoint" / "search" if deadline is None else None,
         progress="fit" if options.progress else None,
     )
-    with ExitStack() as lock:
+    with blas_threads(), ExitStack() as lock:
         group.run_on_rank0(partial(lock.enter_context, exclusive_lock(out / "checkpoint" / LOCK, str(out))))
         result = fit(data, prepared.config, resources, warm_start)
         for line in result.warnings:
             options.echo(line)
+        if options.refine is not None and group.rank == 0:
+            model, line = options.refine(result.model)
+            options.echo(line)
+            result = result._replace(model=model)
         metadata = {
             **prepared.metadata,
             "warnings": prepared.metadata["warnings"] + result.warnings,
@@ -218,6 +229,11 @@ def prepare_run(
         "asked": spec_json,
         "warnings": warnings,
     }
+    files = options.files
+    if refit is not None:
+        files = refit.run.metadata.get("files")
+    if files is not None:
+        metadata["files"] = files
     config = spec.config
     if voted is not None:
         data, ensemble, annotators = add_votes(data, voted, config.ensemble, config.seed)
@@ -259,7 +275,11 @@ def describe_spec(file: Path, spec: FitSpec, refit: Refit | None) -> dict[str, A
 
 
 def resolve_image_mode(file: Path, spec: FitSpec, options: RunOptions) -> FitSpec:
-    """Return the spec with how pictures are learned from: embedded where that is asked for, or where weights are on this machine."""
+    """Return the spec with how pictures are learned from.
+
+    They are embedded where that is asked for, or where weights are on this machine. Else networks are trained on their pixels, if that
+    is asked for or there is a GPU; on a CPU features of their patches are learned.
+    """
     roles = spec.roles
     config = spec.config
     trains_network = options.stream is not None or replace(config.images, n_networks=None) != ImageConfig()
@@ -270,14 +290,18 @@ def resolve_image_mode(file: Path, spec: FitSpec, options: RunOptions) -> FitSpe
         raise ValueError(
             f"--architecture, --augmentation and --stream are for pictures that a network is trained on. {remedy}"
         )
-    if roles.image and not trains_network and not roles.image_model and weights_here(MODELS["image"]):
-        roles = replace(roles, image_model=MODELS["image"])
+    if roles.image and not trains_network and not roles.image_model:
+        on_cpu = device_for_pictures(str(options.resources.device)).type == "cpu"
+        if roles.image_side is None and weights_here(MODELS["image"]):
+            roles = replace(roles, image_model=MODELS["image"])
+        elif on_cpu:
+            roles = replace(roles, image_model=PATCHES)
     if roles.image and not roles.image_model:
         default = EnsembleConfig()
         allowed_on_pictures = {name: getattr(default, name) for name in ("method", "purify", "n_networks", "epochs")}
-        if options.time_limit is not None or replace(config.ensemble, **allowed_on_pictures) != default:
-            remedy = "Use --epochs and --networks, or embed the pictures with --image-model NAME."
-            raise ValueError(f"--learners, --quick, --settings and --time-limit are for tables, not pictures. {remedy}")
+        if replace(config.ensemble, **allowed_on_pictures) != default:
+            remedy = "Use --epochs, --networks and --time-limit, or learn from features with --image-model patches."
+            raise ValueError(f"--learners, --quick and --settings are not for networks on pixels. {remedy}")
     return replace(spec, roles=roles)
 
 
@@ -311,7 +335,7 @@ def check_run_folder(out: Path, spec_json: dict[str, Any]) -> bool:
 def _read_spec(path: Path) -> dict[str, Any]:
     """Return the spec of a run that was stopped."""
     try:
-        stored = parse_json(path.read_bytes())
+        stored = parse_json(read_regular(path))
         misfit = find_schema_error(stored, dict)
     except ValueError as error:
         misfit = str(error)
@@ -321,10 +345,11 @@ def _read_spec(path: Path) -> dict[str, Any]:
 
 
 def _check_free(out: Path, checkpoint: Path) -> None:
-    """Refuse a folder that holds anything but a checkpoint that was hardly begun."""
+    """Refuse a folder that holds anything but a checkpoint that was hardly begun, or the sample of many files."""
     is_free = out.is_dir()
     for path in out.iterdir() if is_free else ():
-        if path != checkpoint or not _is_hardly_begun(checkpoint):
+        is_sample = path.name in (TABLE, FILES)
+        if not is_sample and (path != checkpoint or not _is_hardly_begun(checkpoint)):
             is_free = False
     if not is_free:
         raise ValueError(f"out must be a new or empty folder; {out} holds something else. Give another one.")

@@ -12,14 +12,16 @@ import pyarrow as pa
 
 from oneof.data.encode import Unseen, describe_unseen
 from oneof.data.files.columns import open_table
+from oneof.data.files.hugging_face import is_dataset
 from oneof.data.files.source import TableSource
 from oneof.data.table import read_columns
 from oneof.ensemble.model import Model
 from oneof.runs.folder import Run
+from oneof.runs.hugging_face import as_dataset
 from oneof.runs.predict import prediction_table
 
 _log = logging.getLogger(__name__)
-_MAX_CELLS = 2**24  # features and probabilities of a batch
+_MAX_CELLS = 2**22  # features and probabilities of a batch, of which there are several copies in double precision
 _MAX_ROWS = 2**16
 _MIN_ROWS = 2**8
 
@@ -106,8 +108,7 @@ class Predictor:
     @property
     def batch_size(self) -> int:
         """Return how many rows to predict at a time, so that a batch takes some hundred megabytes at most."""
-        width = len(self.model.encoding.names) + len(self.model.classes)
-        return int(np.clip(_MAX_CELLS // width, _MIN_ROWS, _MAX_ROWS))
+        return batch_size(self.model)
 
     def __call__(self, batch: Any) -> Any:
         """Return the predictions for a batch, in the form that the batch has.
@@ -115,12 +116,12 @@ class Predictor:
         Parameters
         ----------
         batch
-            An Arrow table or record batch; a frame of pandas; a dict of NumPy arrays [n] by column; or a NumPy array [n, d] of the
+            An Arrow table or record batch; a frame of pandas; a dataset of Hugging Face; a dict of NumPy arrays [n] by column; or a NumPy array [n, d] of the
             columns that the run was fitted to, if all of them are numbers.
 
         Returns
         -------
-        pyarrow.Table, pandas.DataFrame or dict of arrays
+        pyarrow.Table, pandas.DataFrame, datasets.Dataset or dict of arrays
             `label` and `probability` of every row, what the options add, and the copied columns.
         """
         if isinstance(batch, np.ndarray):
@@ -133,6 +134,8 @@ class Predictor:
             frame = predicted.to_pandas()
             frame.index = batch.index
             return frame
+        if is_dataset(batch):
+            return as_dataset(predicted)
         return predicted
 
     def map_batches(self, batches: Iterable[Any]) -> Iterator[Any]:
@@ -149,14 +152,11 @@ class Predictor:
         encoding = model.encoding
         columns = read_columns(source, encoding.roles)
         unseen = encoding.unseen_values(columns)
-        if not encoding.pixels:
-            features = encoding.transform(columns, folder=folder, cache=self.cache, named=list(self.embedding_models))
-            return BatchPredictions(self._table(model.probabilities(features)), unseen, "")
-        pictures = encoding.pictures(columns, folder)
-        table = self._table(model.probabilities(pictures.levels))
-        if pictures.fault:
-            table = table.take(pa.array(range(len(columns)), mask=~pictures.readable))
-        return BatchPredictions(table, unseen, pictures.fault or "")
+        rows = encoding.encode(columns, folder=folder, cache=self.cache, named=list(self.embedding_models))
+        table = self._table(model.probabilities(rows.features))
+        if rows.fault:
+            table = table.take(pa.array(range(len(columns)), mask=~rows.readable))
+        return BatchPredictions(table, unseen, rows.fault or "")
 
     def _predict(self, source: TableSource) -> pa.Table:
         """Return the predictions for a batch with the copied columns; log what to warn about, each line once."""
@@ -195,6 +195,12 @@ class Predictor:
                 f"batch must be an array [n, {len(names)}] of the columns that the run was fitted to; got {list(x.shape)}."
             )
         return pa.table(dict(zip(names, x.T, strict=True)))
+
+
+def batch_size(model: Model) -> int:
+    """Return how many rows to predict at a time, so that a batch takes some hundred megabytes at most."""
+    width = len(model.encoding.names) + len(model.classes)
+    return int(np.clip(_MAX_CELLS // width, _MIN_ROWS, _MAX_ROWS))
 
 
 def append_columns(table: pa.Table, source: TableSource, names: Sequence[str]) -> pa.Table:

@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load, save
 from torch import Tensor
 
 from oneof.data.encode import Encoding
-from oneof.data.picture import LARGEST
+from oneof.data.patches import ARRAYS, GRID, patch_side
+from oneof.data.roles import LARGEST_SIDE, PATCHES, SMALLEST_SIDE
 from oneof.data.with_ranks import QuantileNormalizer
 from oneof.ensemble.model import Model, OtherModel
 from oneof.learners.forest import Forest
@@ -31,8 +32,9 @@ from oneof.networks import MLP, Network
 from oneof.networks.named import network_of
 from oneof.runs.stored_classifiers import dump_classifiers, load_classifiers
 from oneof.storage.files import atomic_write
+from oneof.storage.memory import available_memory
 from oneof.storage.printable import shortened
-from oneof.storage.regular import check_regular
+from oneof.storage.regular import check_regular, read_regular
 from oneof.storage.schema import NUMBER, find_schema_error
 from oneof.storage.strict_json import parse_json
 from oneof.training.device import best_device
@@ -60,12 +62,14 @@ _METADATA = {
     "sharpness": NUMBER,
     "calibration": {"by": str, "reason": str, "rows": int, "accuracy": [[NUMBER]], "scores": [NUMBER]},
 }
+_PATCHES = {"column": str, "channels": int, "side": int, "mirrored": int}
 _CLASSIFIER = {"name": str, "labels": [[int]]}  # labels that the classifier of each fold was trained on
 _TABLE_MEMBER = {"networks": int, "inputs": int, "hidden": [int]}
 _PICTURE_MEMBER = {"networks": int, "network": str, "pixels": [int]}
 _MAX_NETWORKS = 10_000  # a file may claim any number, and building more takes many seconds
 _MAX_LAYERS = 1_000
 _MAX_SIZE = 2**31  # above which torch refuses a size by a message of many lines
+_ROUNDING = 1e-6  # by which a share may exceed 1
 _LARGEST = torch.finfo(torch.float32).max
 _FOREST_ARRAYS = ("right", "feature", "threshold", "root", "origin")
 _KERNEL_ARRAYS = ("shift", "scale", "landmarks", "coefficients", "mean", "gamma")
@@ -138,8 +142,11 @@ def load_model(folder: Path) -> Model:
     metadata = _read_metadata(folder)
     weights = folder / "model.safetensors"
     check_regular(weights)
+    if weights.exists() and weights.stat().st_size > available_memory():
+        raise _refused(weights, f"fit into memory; it has {weights.stat().st_size:,} bytes")
     try:
-        content = weights.read_bytes()
+        with safe_open(weights, "pt"):  # which compares the length of the file with what its header says
+            content = weights.read_bytes()
         tensors = load(content)
     except (FileNotFoundError, ValueError, LookupError, RuntimeError, OverflowError, SafetensorError) as error:
         raise _incomplete(folder) from error
@@ -169,10 +176,13 @@ def count_models(folder: Path) -> int:
 def _read_metadata(folder: Path) -> dict[str, Any]:
     """Read model.json; raise ValueError if it is missing, damaged or of another format."""
     path = folder / "model.json"
-    check_regular(path)
     try:
-        metadata = parse_json(path.read_bytes())
-    except (FileNotFoundError, ValueError) as error:
+        stored = read_regular(path)
+    except FileNotFoundError as error:
+        raise _incomplete(folder) from error
+    try:
+        metadata = parse_json(stored)
+    except ValueError as error:
         raise _incomplete(folder) from error
     if not isinstance(metadata, dict) or metadata.get("format") != RUN_FORMAT:
         raise _refused(folder, f"hold a model of format {RUN_FORMAT}; it has another")
@@ -199,6 +209,7 @@ def _check_consistency(metadata: dict[str, Any]) -> str | None:
     member_shape = _PICTURE_MEMBER if encoding["pixels"] else _TABLE_MEMBER
     error = find_schema_error(metadata["members"], [member_shape], "members")
     error = error or find_schema_error(rare, {str: [str]}, "encoding.rare")
+    error = error or find_schema_error(encoding.get("patches", []), [_PATCHES], "encoding.patches")
     error = error or find_schema_error(encoding.get("components", 0), int, "encoding.components")
     classifiers = metadata.get("own", [])  # runs of the first versions have none
     error = error or find_schema_error(classifiers, [_CLASSIFIER], "own")
@@ -211,6 +222,7 @@ def _check_consistency(metadata: dict[str, Any]) -> str | None:
         or _check_encoding(encoding)
         or _check_categories(encoding["categories"], rare)
         or _check_calibration(metadata["calibration"])
+        or _check_shares(metadata["shares"])
     )
 
 
@@ -228,13 +240,16 @@ def _check_members(members: list[dict[str, Any]], pixels: list[dict[str, Any]]) 
         return "encoding.pixels must have 1 or 3 channels"
     shapes = [[column["channels"], column["side"], column["side"]] for column in pixels]
     for member in members:
-        if shapes and ([member["pixels"]] != shapes or shapes[0][1] > LARGEST):
-            return f"members.pixels must be those of encoding.pixels, of {LARGEST} a side at most"
+        if shapes and ([member["pixels"]] != shapes or shapes[0][1] > LARGEST_SIDE):
+            return f"members.pixels must be those of encoding.pixels, of {LARGEST_SIDE} a side at most"
     return None
 
 
 def _check_encoding(encoding: dict[str, Any]) -> str | None:
-    """Return a rule that the encoding of numbers, texts and embeddings violates, or None."""
+    """Return a rule that the encoding of numbers, texts, embeddings and patches violates, or None."""
+    for column in encoding.get("patches", []):
+        if column["channels"] not in (1, 3) or not SMALLEST_SIDE <= column["side"] <= LARGEST_SIDE:
+            return f"encoding.patches must have 1 or 3 channels, and {SMALLEST_SIDE} to {LARGEST_SIDE} pixels a side"
     if any(column["width"] <= 0 for column in encoding["embedded"]):
         return "encoding.embedded.width must be positive"
     n_numbers = len(encoding["numbers"])
@@ -270,14 +285,21 @@ def _check_calibration(calibration: dict[str, Any]) -> str | None:
     return None
 
 
+def _check_shares(shares: list[float]) -> str | None:
+    """Return a rule that the weights of the learners violate, or None."""
+    if any(not 0 <= share <= 1 + _ROUNDING for share in shares) or (shares and sum(shares) <= 0):
+        return "shares must be numbers from 0 to 1, not all of them 0"
+    return None
+
+
 def _build_model(metadata: dict[str, Any], tensors: dict[str, Tensor], folder: Path) -> Model:
     """Return the model that model.json describes and whose tensors were stored."""
     path = folder / "model.json"
     groups = _by_prefix(tensors)
-    text_tensors = groups.get("texts", {})
-    _check_text_tensors(metadata["encoding"], text_tensors, path)
+    _check_text_tensors(metadata["encoding"], groups.get("texts", {}), path)
+    _check_patch_tensors(metadata["encoding"], groups.get(PATCHES, {}), path)
     _check_component_tensors(metadata["encoding"], groups.get("components", {}), path)
-    d = _count_features(metadata["encoding"], text_tensors)
+    d = _count_features(metadata["encoding"], tensors)
     if d > sum(tensor.numel() for tensor in tensors.values()):  # before names are made for them
         raise _refused(path, f"describe model.safetensors; it claims {d:,} features")
     encoding = Encoding.from_json(metadata["encoding"], tensors)
@@ -333,6 +355,26 @@ def _check_text_tensors(encoding: dict[str, Any], tensors: dict[str, Tensor], pa
             raise _refused(path, "describe model.safetensors; the texts there are others")
 
 
+def _check_patch_tensors(encoding: dict[str, Any], tensors: dict[str, Tensor], path: Path) -> None:
+    """Raise ValueError if the patches are not those of the pictures that model.json describes."""
+    for i, column in enumerate(encoding.get("patches", [])):
+        stored = [tensors.get(f"{i}.{name}", torch.empty(0)) for name in ARRAYS]
+        filters, offset, mean, axes = stored
+        k = len(offset)
+        size = patch_side(column["side"])
+        shapes = [(k, column["channels"], size, size), (k,), (2 * k * GRID**2,)]
+        fits = (
+            [tuple(tensor.shape) for tensor in (filters, offset, mean)] == shapes
+            and all(tensor.dtype == torch.float32 for tensor in (filters, offset, mean))
+            and axes.dtype == torch.float16
+            and axes.dim() == 2
+            and len(axes) == len(mean)
+            and bool(axes.sum().isfinite())
+        )
+        if not fits:
+            raise _refused(path, "describe model.safetensors; the patches there are others")
+
+
 def _check_component_tensors(encoding: dict[str, Any], tensors: dict[str, Tensor], path: Path) -> None:
     """Raise ValueError if the components of numbers are not those that model.json describes."""
     n_components = encoding.get("components", 0)  # runs of earlier versions have none
@@ -351,7 +393,7 @@ def _check_component_tensors(encoding: dict[str, Any], tensors: dict[str, Tensor
         raise _refused(path, "describe model.safetensors; the components of numbers there are others")
 
 
-def _count_features(encoding: dict[str, Any], text_tensors: dict[str, Tensor]) -> int:
+def _count_features(encoding: dict[str, Any], tensors: dict[str, Tensor]) -> int:
     """Return the number of features that an encoding claims to make."""
     rare = encoding.get("rare", {})
     count = encoding.get("components", 0) or len(encoding["numbers"]) + len(encoding["gaps"])
@@ -360,7 +402,9 @@ def _count_features(encoding: dict[str, Any], text_tensors: dict[str, Tensor]) -
     for column in encoding["embedded"]:
         count += column["width"]
     for i in range(len(encoding["texts"])):
-        count += text_tensors[f"{i}.axes"].shape[1]
+        count += tensors[f"texts.{i}.axes"].shape[1]
+    for i in range(len(encoding.get("patches", []))):
+        count += tensors[f"{PATCHES}.{i}.axes"].shape[1]
     for column in encoding["pixels"]:
         count += column["channels"] * column["side"] ** 2
     return count
