@@ -156,7 +156,12 @@ def _write_pictures(folder: Path, count: int) -> np.ndarray:
 
 
 def pictures(folder: Path) -> list[str]:
-    """Files of pictures with candidate sets."""
+    """Files of pictures with candidate sets, learned by a network on the pixels."""
+    return [*pictures_by_patches(folder), "--architecture", "lenet"]
+
+
+def pictures_by_patches(folder: Path) -> list[str]:
+    """Files of pictures with candidate sets, learned from features of their patches."""
     labels = _write_pictures(folder, 90)
     sets = generate(labels, 3, Flip(rate=0.3), seed=9)
     rows = [[f"{i}.png", _cell(NAMES[:3], sets[i])] for i in range(len(labels))]
@@ -191,6 +196,7 @@ CASES: dict[str, Callable[[Path], list[str]]] = {
     "rules": rules,
     "votes_alone": votes_alone,
     "pictures": pictures,
+    "pictures_by_patches": pictures_by_patches,
     "pictures_with_votes": pictures_with_votes,
 }
 
