@@ -22,6 +22,7 @@ ROOMS = [
     "storage", "candidates", "metrics", "data", "votes", "inspect", "methods", "purify", "losses", "networks", "training", "learners",
     "ensemble", "runs", "report", "review", "estimator", "cli",
 ]  # fmt: skip
+FACADES = {"oneof.votes": {"estimator"}}  # packages with a lazy public name that is defined further below, and where
 OWN = {"__init__.py", "__main__.py", "version.py", "py.typed"}
 
 
@@ -64,7 +65,7 @@ def test_the_package_holds_the_rooms_and_nothing_else():
 def test_imports_only_from_rooms_above(module):
     place = ROOMS.index(room_of(module))
     others = {name for name in imported(MODULES[module]) if name.split(".")[0] == "oneof"}
-    rooms = {room_of(name) for name in others} - {"version"}
+    rooms = {room_of(name) for name in others} - {"version"} - FACADES.get(module, set())
     assert rooms <= set(ROOMS[: place + 1]), f"{sorted(rooms - set(ROOMS[: place + 1]))} lie below {ROOMS[place]}"
 
 

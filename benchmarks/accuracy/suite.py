@@ -5,7 +5,7 @@
     python benchmarks/accuracy/suite.py --report --seeds 0-4                                  # run nothing, print what the rows show
     python benchmarks/accuracy/suite.py --final --tables all real --seeds 400-409 --jobs 16   # to report; look once
 
-`on_tables/problems.py` has the tables, their splits and sets; `on_tables/systems.py` the systems and how variants of them are named; `on_tables/report.py` the rule by
+`on_tables/problems.py` has the tables (`made.py` those that are made), their splits and sets; `on_tables/systems.py` the systems and how variants of them are named; `on_tables/report.py` the rule by
 which a system is behind. A row is appended as soon as it is there, and rows that are there are not run again. Seeds 0-9 and six tables are for choosing; seeds 400-409 and all
 tables for reporting. With --store, the probabilities of test rows and of training rows are written for every trial, so that mixtures can be computed without fitting again.
 """
@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from on_tables.forms import FORMS, NESTED
+from on_tables.made import MADE
 from on_tables.problems import (
     CHOOSING_SEEDS,
     DEVELOP,
@@ -36,7 +37,7 @@ from on_tables.trials import Settings, missing_trials, run_trials
 from oneof.storage.did_you_mean import did_you_mean
 from oneof.storage.rows import read
 
-GROUPS = {"develop": DEVELOP, "held-back": HELD_BACK, "all": TABLES, "real": REAL}
+GROUPS = {"develop": DEVELOP, "held-back": HELD_BACK, "all": TABLES, "real": REAL, "made": tuple(MADE)}
 SYSTEM_GROUPS = {"rivals": list(RIVALS), "ceilings": list(CEILINGS), "forms": list(FORMS), "nested": list(NESTED)}
 
 
@@ -57,8 +58,8 @@ def parse_tables(names: Sequence[str]) -> list[str]:
     """Replace the names of groups by their tables."""
     tables: list[str] = []
     for name in names:
-        if name not in (*GROUPS, *TABLES, *REAL):
-            known = [*GROUPS, *TABLES, *REAL]
+        known = [*GROUPS, *TABLES, *REAL, *MADE]
+        if name not in known:
             raise ValueError(f"--tables must be of {', '.join(known)}; got {name!r}.{did_you_mean(name, known)}")
         tables += GROUPS.get(name, (name,))
     return list(dict.fromkeys(tables))

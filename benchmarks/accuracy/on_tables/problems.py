@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 import realworld
 from numpy.typing import NDArray
+from on_tables.made import MADE
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
@@ -64,10 +65,13 @@ class Problem(NamedTuple):
 
 @cache
 def load_table(name: str, data_dir: str | None = None) -> Table:
-    """Load a table of the suite, or one of the real sets, from `data_dir` or the folder that ONEOF_DATA names."""
+    """Make a table of `made.py`, or load a table of the suite or one of the real sets from `data_dir` or the folder that ONEOF_DATA names."""
     if name in REAL:
         data = load(name, data_dir)
         return Table(data.x, data.x, data.labels, len(data.classes), data.candidates)
+    if name in MADE:
+        made = MADE[name]()
+        return Table(made.x, made.x, made.labels, made.n_classes, None)
     frame = pd.read_csv(table_file(name, data_dir))
     labels, classes = pd.factorize(frame.pop("target"), sort=True)
     return Table(frame, to_numbers(frame), labels.astype(np.intp), len(classes), None)

@@ -232,6 +232,23 @@ def resolved_section(rows: list[Row], subject: str = DEFAULT) -> str:
     return means_table(collect(rows, "resolved"), subject)
 
 
+def cells_section(rows: list[Row], subject: str = DEFAULT) -> str:
+    """Return every cell by itself: accuracy, and in brackets processor seconds, of the subject and the rivals that have rows."""
+    cells = collect(rows)
+    seconds = collect(rows, "cpu_seconds")
+    rivals = [name for name in RIVALS if any(name in systems for systems in cells.values())]
+    lines = [_line(["table", "sets", "splits", subject, *rivals]), "|---" * (4 + len(rivals)) + "|"]
+    for key, systems in sorted(cells.items()):
+        texts = [*key, str(len(systems[subject]))]
+        for name in (subject, *rivals):
+            text = ""
+            if name in systems:
+                text = f"{100 * mean(systems[name]):.1f} ({mean(seconds[key][name]):.0f})"
+            texts.append(text)
+        lines.append(_line(texts))
+    return "\n".join(lines)
+
+
 def report(rows: list[Row], subject: str = DEFAULT) -> str:
     """Return everything as Markdown."""
     parts = [

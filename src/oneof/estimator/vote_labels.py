@@ -1,4 +1,4 @@
-"""The label of every item, by its votes and, where there are any, features."""
+"""The label of every item, by its votes and, where there are any, features: `oneof.votes.resolve`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from oneof.candidates.mask import Candidates
+from oneof.data.dataset import Dataset
+from oneof.data.encode import Encoding
+from oneof.ensemble.resolve import resolve_labels
+from oneof.ensemble.votes_alone import decided_by_votes
+from oneof.ensemble.with_votes import dataset_with_votes
+from oneof.estimator.classifier import PartialLabelClassifier
+from oneof.estimator.votes import split_items
+from oneof.learners.base import Predictions
+from oneof.learners.config import EnsembleConfig
 from oneof.votes.ballots import Votes
 from oneof.votes.read import read_votes
 
@@ -58,9 +68,6 @@ def resolve(source: Any, X: Any = None, *, items: Any = None, seed: int = 0, **s
         if items is not None:
             raise ValueError("items must be left out without X, whose rows they are. Pass X, or drop items.")
         return _resolve_alone(votes, seed)
-    from oneof.estimator.classifier import PartialLabelClassifier  # imports this package
-    from oneof.estimator.votes import split_items
-
     fitted = PartialLabelClassifier(random_state=seed).fit(X, votes=votes, items=items)
     _, ids = split_items(X, items)
     return VoteLabels(
@@ -74,15 +81,7 @@ def resolve(source: Any, X: Any = None, *, items: Any = None, seed: int = 0, **s
 
 
 def _resolve_alone(votes: Votes, seed: int) -> VoteLabels:
-    from oneof.candidates.mask import Candidates
-    from oneof.data.dataset import Dataset
-    from oneof.data.encode import Encoding
-    from oneof.ensemble.resolve import resolve_labels  # imports this package
-    from oneof.ensemble.votes_alone import decided_by_votes
-    from oneof.ensemble.with_votes import dataset_with_votes
-    from oneof.learners.base import Predictions
-    from oneof.learners.config import EnsembleConfig
-
+    """Return the labels by the votes alone, of items in the order in which they first appear."""
     n = len(votes.items)
     c = len(votes.labels)
     every_label = Candidates(np.ones((n, c), dtype=bool), np.array(votes.labels))
