@@ -32,8 +32,14 @@ def on_config(config: Any) -> Any:
     decisions = sorted(Path(config.docs_dir, "decisions").glob("0*.md"))
     for entry in sections["Research"]:
         if isinstance(entry, dict) and "Decisions" in entry:
-            entry["Decisions"] += [f"decisions/{page.name}" for page in decisions]
+            entry["Decisions"] += [{_short_title(page): f"decisions/{page.name}"} for page in decisions]
     return config
+
+
+def _short_title(page: Path) -> str:
+    """Return a decision's line in the menu, such as "0007 Tables at rest"."""
+    number, name = page.stem.split("-", 1)
+    return f"{number} {name.replace('-', ' ').capitalize()}"
 
 
 def on_files(files: Any, config: Any) -> Any:
@@ -105,7 +111,7 @@ def _describe(name: str, command: Any, level: int) -> str:
             default_panel = "Arguments" if parameter.param_type_name == "argument" else "Options"
             panels.setdefault(panel or default_panel, []).append(record)
     for panel, rows in panels.items():
-        parts.append(f"**{panel}**\n\n| | |\n|---|---|\n" + "\n".join(rows))
+        parts.append(f"| {panel} | |\n|---|---|\n" + "\n".join(rows))
     return "\n\n".join(parts)
 
 
