@@ -54,8 +54,8 @@ def make_run(folder: Path) -> list[str]:
 class Server:
     """`oneof review` in a process of its own, to be killed."""
 
-    def __init__(self, run: Path) -> None:
-        command = [sys.executable, "-m", "oneof", "review", str(run), "--who", "ann"]
+    def __init__(self, run: Path, port: int = 0) -> None:
+        command = [sys.executable, "-m", "oneof", "review", str(run), "--who", "ann", "--port", str(port)]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
         said = self.process.stdout.readline()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import subprocess
@@ -15,10 +16,12 @@ import pyarrow.parquet as pq
 import pytest
 import typer
 from commands import call, call_alone
+from PIL import Image
 
 import oneof
 from oneof.candidates.read import read
 from oneof.cli import app
+from oneof.cli import demo as cli_demo
 from oneof.runs.demo import ACCURACIES, N_NEW, NAMES, simulate_votes
 
 HEAVY = ("torch", "sklearn", "pyarrow", "matplotlib", "numpy")
@@ -116,7 +119,31 @@ def test_the_demo_goes_from_votes_to_labels_a_page_and_a_model(tmp_path):
     out = tmp_path / "oneof-demo"
     assert "<html" in (out / "report.html").read_text()
     check_labels(out, done.stdout)
+    with Image.open(out / pacsv.read_csv(out / "features.csv")["picture"][0].as_py()) as picture:
+        assert picture.format == "PNG"
+    assert "oneof review oneof-demo/run" in done.stdout
     check_purified(out / "run/purified.parquet")
+
+
+class Screen(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("typed", "reviewed"), [("\n", True), ("n\n", False)])
+def test_the_demo_offers_the_review_in_a_terminal_and_only_there(typed, reviewed, tmp_path, monkeypatch, capsys):
+    started = []
+    monkeypatch.setattr(cli_demo, "_run", lambda command, *files: started.append((command.__name__, *files)))
+    cli_demo._offer_review(tmp_path / "run")
+    assert started == []
+    assert f"oneof review {tmp_path / 'run'}" in capsys.readouterr().out
+    screen = Screen()
+    monkeypatch.setattr("sys.stdin", Screen(typed))
+    monkeypatch.setattr("sys.stdout", screen)
+    cli_demo._offer_review(tmp_path / "run")
+    assert started == ([("review", tmp_path / "run")] if reviewed else [])
 
 
 def check_labels(out: Path, shown: str) -> None:

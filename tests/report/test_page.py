@@ -20,11 +20,12 @@ from run_folder import NASTY, write_run
 
 from oneof.cli.report import report
 from oneof.ensemble.accuracy import binomial_interval, sample_order
-from oneof.report import input_section, results_section, training_section
+from oneof.report import heat_map, input_section, results_section, training_section
 from oneof.report.page import _next_step, _percent, render_page
 from oneof.report.plots import PAPER, TEXT, Drawing, placeholder
 from oneof.report.results_section import audit_classes, audit_groups, compare_gold, count_pairs
 from oneof.report.rows_section import inert, review_queue
+from oneof.review.audit import Accuracy
 from oneof.review.cards import shown_table
 from oneof.runs.folder import Run
 from oneof.runs.purified import read_purified
@@ -71,6 +72,12 @@ def run(tmp_path_factory):
     return write_run(tmp_path_factory.mktemp("page") / "RUN")
 
 
+@pytest.fixture
+def three_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder made up for tests has no model: say that three were fitted."""
+    monkeypatch.setattr(Run, "n_models", 3)
+
+
 @pytest.fixture(scope="module")
 def html(run):
     return render(run)
@@ -79,7 +86,7 @@ def html(run):
 @pytest.fixture
 def undrawn(monkeypatch):
     """For tests of the words alone: drawing takes most of the time."""
-    for module in (input_section, training_section, results_section):
+    for module in (heat_map, input_section, training_section, results_section):
         monkeypatch.setattr(module, "plot", lambda *_, **__: Drawing(Markup(), Markup("</svg>")))
 
 
@@ -173,7 +180,7 @@ def test_text_can_be_read_in_both_schemes(html):
     schemes = [
         dict(re.findall(r"--([\w-]+): (#\w{6});", block)) for block in re.findall(r":root \{(.*?)\}", html, re.DOTALL)
     ]
-    assert len(schemes) == 2
+    assert len(schemes) == 3  # light, dark and print
     for scheme in schemes:
         for paper in ("paper", "raised"):
             assert min(contrast(scheme[paper], scheme[name]) for name in ("ink", "ink-2", "accent")) > 4.5
@@ -401,6 +408,7 @@ def test_large_sets_are_cut_by_bytes(run, monkeypatch):
     assert f"<strong>{shown} of 400 rows</strong>" in html
 
 
+@pytest.mark.usefixtures("three_models")
 def test_the_command_writes_the_same_page_for_the_same_run(run, tmp_path, capsys):
     report(run, tmp_path / "report.html", None)
     opened = Run.open(run)
@@ -408,7 +416,7 @@ def test_the_command_writes_the_same_page_for_the_same_run(run, tmp_path, capsys
     assert shown["ask"].to_pylist() == [
         a and g is None for a, g in zip(*(opened.purified[n].to_pylist() for n in ("ask", "gold")), strict=True)
     ]
-    html = render_page(opened.metadata, shown, opened.training, opened.rows)
+    html = render_page(opened.metadata, shown, opened.training, opened.rows, str(run))
     assert (tmp_path / "report.html").read_text("utf-8") == html
     assert capsys.readouterr().out == f"{tmp_path / 'report.html'}: 400 rows, {len(html.encode()) / 1e6:.1f} MB\n"
 
@@ -477,7 +485,7 @@ def test_numbers_on_the_map_are_readable_in_both_schemes(scheme: int):
 
     names = {TEXT: "ink", PAPER: "paper"}
     for share in np.linspace(0, 1, 101):
-        opacity, text = input_section.cell_style(float(share))
+        opacity, text = heat_map.cell_style(float(share))
         pairs = zip(colour("accent"), colour("paper"), strict=True)
         square = [opacity * accent + (1 - opacity) * paper for accent, paper in pairs]
         darker, lighter = sorted([_luminance(square), _luminance(colour(names[text]))])
@@ -493,8 +501,7 @@ def test_numbers_on_the_map_are_readable_in_both_schemes(scheme: int):
     ],
 )
 def test_the_next_step_is_one_command(n_to_review: int, is_measured: bool, command: str):
-    facts = {"command": ["oneof", "fit", "a.csv", "--out", "my run"]}
-    assert _next_step(facts, n_to_review, is_measured).command == command
+    assert _next_step("my run", n_to_review, is_measured).command == command
 
 
 def test_candidates_stand_in_the_order_of_probability(table):
@@ -503,3 +510,54 @@ def test_candidates_stand_in_the_order_of_probability(table):
         probability = dict(zip(cells["original"], cells["distribution"], strict=True))
         shown = [probability[label] for label in row["original"]]
         assert shown == sorted(shown, reverse=True)
+
+
+# --------------------------------------------------------------------------------------------------- where people voted
+
+
+@pytest.fixture
+def voted(run):
+    """A purified table in which every label is a candidate, and three people voted."""
+    opened = Run.open(run)
+    struct = pa.list_(pa.struct([("label", pa.string()), ("votes", pa.float32())]))
+    counts = [[("a", 2), ("b", 1)], [("a", 1), ("b", 2)], [("c", 3)], []]
+    votes = [[{"label": label, "votes": float(n)} for label, n in row] for row in counts]
+    purified = small(
+        original=[["a", "b", "c"]] * 4,
+        kept=[["a", "b", "c"]] * 4,
+        distribution=[[0.6, 0.3, 0.1], [0.7, 0.2, 0.1], [0.1, 0.1, 0.8], [0.2, 0.5, 0.3]],
+        label=["a", "a", "c", "b"],
+        votes=pa.array(votes, struct),
+        item=["id 7", "id 8", "id 9", "id 10"],
+        ask=[False, True, False, True],
+        like=run / "purified.parquet",
+    )
+    person = {"annotator": "ann <b>", "votes": 9, "accuracy": 0.8, "low": 0.5, "high": 0.95, "agreement": None}
+    people = {"items": 4, "votes": 9, "alpha": 0.31, "annotators": [person], "mistakes": []}
+    return opened.metadata | {"classes": ["a", "b", "c"], "people": people}, purified
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_where_people_voted_the_page_speaks_of_votes_and_not_of_sets(run, voted):
+    opened = Run.open(run)
+    html = render_page(voted[0], voted[1], {"trials": 0, "epochs": 0, "columns": {}, "chosen": []}, opened.rows)
+    assert not Reader(html).open
+    for words in ("On 1 row all votes agree.", "1 row has no vote.", "alpha", "0.31", "(50\xa0% to 95\xa0%)", "id 8"):
+        assert words in html, words
+    text = " ".join(Reader(html).text)
+    for words in ("say nothing about the true label", "purification", "Removals", "struck through", "by margin"):
+        assert words not in text, words
+    assert 'data-by="margin"' not in html
+    assert "1 row has a label that got fewer votes than another" in html
+    assert "named by nobody" in html  # row 3 has no vote
+    rows = json.loads(Reader(html).scripts[0])["rows"]
+    assert [row[1] for row in rows] == [[0, 1], [0, 1], [2], []]
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_answers_of_the_review_measure_the_labels(run):
+    opened = Run.open(run)
+    purified = opened.purified.drop_columns(["gold"])
+    for measured, words in ((None, "nobody has checked it"), (Accuracy(50, 45, 0, 0.78, 0.97), "about 50 rows")):
+        html = render_page(opened.metadata, purified, opened.training, opened.rows, "RUN", measured)
+        assert words in html

@@ -111,7 +111,7 @@ def test_a_row_says_why_its_candidates_were_removed(page, report):
         line.locator("summary").press("Enter")
         when = "before training" if round == 0 else f"in round {round}"
         assert f" was removed {when}" in line.locator("li").first.inner_text()
-        assert {fall["label"] for fall in row["removed"]} == set(line.locator("del").all_inner_texts())
+        assert {fall["label"] for fall in row["removed"]} == set(line.locator("del .label").all_inner_texts())
 
 
 def test_the_keyboard_reaches_everything_and_shows_where_it_is(page):

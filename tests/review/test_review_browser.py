@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import re
 import socket
@@ -14,15 +15,21 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from chromium import browser
+from PIL import Image
 from run_folder import write_run
 
 from oneof.review.server import ReviewServer
 from oneof.review.session import Review
 from oneof.runs import decisions
 from oneof.runs.decisions import Decision, Log
+from oneof.runs.folder import fingerprint
 
 __all__ = ["browser"]
 pytestmark = pytest.mark.browser
@@ -662,3 +669,136 @@ def test_a_screen_reader_hears_the_row_and_every_control_has_a_name(page: Any) -
         "() => [...document.querySelectorAll('button, input')].filter((e) => !(e.textContent || e.labels?.length)).length"
     )
     assert unnamed == 0
+
+
+# ---------------------------------------------------------------------------------------------- many rows, and pictures
+
+
+def test_many_rows_are_confirmed_at_once_and_the_others_asked_later(digits: tuple[Any, Served]) -> None:
+    page, server = digits
+    folder = server.review.run.folder
+    held = shown(page)
+    page.keyboard.press("g")
+    page.wait_for_selector("#grid:not([hidden])")
+    rows = [
+        int(text.split()[1].rstrip(","))
+        for text in page.locator("#grid-rows label > span:not(.text)").all_inner_texts()
+    ]
+    label = page.locator("#grid-label").input_value()
+    assert held not in rows
+    assert {server.review.labels[row] for row in rows} == {label}
+    page.keyboard.press("Enter")  # the focus is on the heading: nothing is confirmed
+    assert Log(folder).active_decisions == []
+    page.locator("#grid-rows input").first.uncheck()
+    page.locator("#grid-confirm").click()
+    until(lambda: len(Log(folder).active_decisions) == len(rows))
+    decided = {decision.row: decision for decision in Log(folder).active_decisions}
+    assert decided.pop(rows[0]).kind == "skip"
+    assert {row: decision.labels for row, decision in decided.items()} == dict.fromkeys(rows[1:], (label,))
+    page.wait_for_selector("#grid:not([hidden])")
+    page.keyboard.press("Escape")
+    until(lambda: page.locator("#card").is_visible())
+    assert shown(page) == held
+
+
+def test_answers_go_along_to_a_server_on_another_port(browser: Any, tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "RUN", n=200, gold=0, groups=0)
+    first = Served(folder)
+    page = browser.new_context().new_page()
+    page.goto(first.address)
+    page.wait_for_selector("#card:not([hidden])")
+    first.kill()
+    rows = []
+    for _ in range(3):
+        rows.append(shown(page))
+        page.keyboard.press("1")
+    page.wait_for_selector("#offline:not([hidden])")
+    second = Served(folder)
+    assert second.server_port != first.server_port
+    page.locator("#address").fill("not an address")
+    page.keyboard.press("Enter")
+    until(lambda: "no address" in page.locator("#status").inner_text())
+    page.locator("#address").fill(second.address)
+    page.keyboard.press("Enter")
+    until(lambda: len(Log(folder).active_decisions) == 3)
+    assert [decision.row for decision in Log(folder).active_decisions] == rows
+    page.wait_for_selector("#card:not([hidden])")
+    assert "unsent" not in page.url
+    page.context.close()
+    second.kill()
+
+
+def test_answers_in_an_address_without_the_token_are_never_sent(browser: Any, server: ReviewServer) -> None:
+    answer = {
+        "id": "evil",
+        "row": 0,
+        "kind": "skip",
+        "labels": [],
+        "run": server.review.id,
+        "drawn": "queue",
+        "seconds": 1,
+    }
+    unsent = quote(json.dumps([{"who": "eve", "answer": answer}]))
+    context = browser.new_context()
+    page = context.new_page()
+    for token in ("", "?token=guess"):
+        page.goto(f"http://127.0.0.1:{server.server_port}/{token}#unsent={unsent}")
+    page.goto(server.address)
+    page.wait_for_selector("#card:not([hidden])")
+    assert page.evaluate("() => localStorage.getItem('oneof-unsent')") in (None, "[]")
+    assert Log(server.review.run.folder).active_decisions == []
+    context.close()
+
+
+@pytest.fixture
+def pictures(browser: Any, tmp_path: Path) -> Iterator[tuple[Any, Served]]:
+    """A run on a table that names picture files, in formats that browsers show and do not show."""
+    folder = write_run(tmp_path / "RUN", n=60, names=DIGITS, gold=0, groups=0)
+    rng = np.random.default_rng(0)
+    lines = ["file,note,size"]
+    for row in range(60):
+        suffix = ("png", "bmp", "tif")[row % 3]
+        Image.fromarray(rng.integers(0, 255, (40, 30, 3), dtype=np.uint8)).save(tmp_path / f"{row}.{suffix}")
+        lines.append(f"{row}.{suffix},note {row},{row}.5")
+    (tmp_path / "table.csv").write_text("\n".join(lines) + "\n")
+    table = pq.read_table(folder / "purified.parquet")
+    neighbours = pa.array([[(row + 1) % 60, (row + 2) % 60] for row in range(60)], pa.list_(pa.int64()))
+    place = table.column_names.index("neighbours")
+    pq.write_table(table.set_column(place, "neighbours", neighbours), folder / "purified.parquet")
+    metadata = json.loads((folder / "run.json").read_text())
+    metadata |= {"file": str(tmp_path / "table.csv"), "fingerprint": fingerprint(tmp_path / "table.csv")}
+    (folder / "run.json").write_text(json.dumps(metadata))
+    server = Served(folder)
+    page = browser.new_context(viewport={"width": 1280, "height": 900}).new_page()
+    page.goto(server.address)
+    page.wait_for_selector("#card:not([hidden])")
+    yield page, server
+    page.context.close()
+    server.kill()
+
+
+def widths(page: Any, selector: str) -> list[int]:
+    return page.locator(selector).evaluate_all("images => images.map(image => image.naturalWidth)")
+
+
+def test_pictures_are_shown_large_and_neighbours_as_thumbnails(pictures: tuple[Any, Served]) -> None:
+    page, _ = pictures
+    for _ in range(3):  # one row of each format
+        until(lambda: widths(page, "#item img") == [30])
+        until(lambda: widths(page, "#near img") == [30, 30])
+        assert page.locator("#item img").bounding_box()["width"] > 200
+        assert page.locator("#item dt").all_inner_texts() == ["note"]
+        page.keyboard.press("s")
+    page.keyboard.press("v")
+    until(lambda: "%" in page.locator("#zoom-level").inner_text())
+    narrow = page.locator("#zoom-frame img").bounding_box()["width"]
+    row = shown(page)
+    page.keyboard.press("+")
+    until(lambda: page.locator("#zoom-frame img").bounding_box()["width"] > 1.4 * narrow)
+    page.keyboard.press("1")  # decides nothing while the picture is open
+    page.keyboard.press("Escape")
+    until(lambda: not page.locator("#zoom").is_visible())
+    assert shown(page) == row
+    page.keyboard.press("g")
+    page.wait_for_selector("#grid:not([hidden])")
+    until(lambda: set(widths(page, "#grid img")) == {30})

@@ -14,6 +14,7 @@ from oneof.runs.clean import write_labels
 from oneof.runs.decisions import Decision
 from oneof.runs.explain import explained
 from oneof.runs.folder import Run
+from oneof.runs.plain_labels import plain_table, with_named_labels
 
 
 @pytest.fixture
@@ -34,7 +35,7 @@ def test_batches_write_what_the_whole_table_has(run: Run, tmp_path: Path, is_dec
     if is_decided:
         decide(run)
     expected = explained(run.decided, 3)
-    summary = write_labels(run, tmp_path / "labels.parquet")
+    summary = write_labels(run, tmp_path / "labels.parquet", details=True)
     found = pq.read_table(tmp_path / "labels.parquet")
     assert found.column_names == expected.column_names
     for name in expected.column_names:
@@ -58,3 +59,43 @@ def test_the_purified_table_is_never_read_as_a_whole(run: Run, tmp_path: Path, m
     monkeypatch.setattr(Run, "purified", property(refuse))
     write_labels(run, tmp_path / "labels.csv")
     assert (tmp_path / "labels.csv").read_text().count("\n") >= 301
+
+
+VOTED = pa.table(
+    {
+        "row": [0, 1],
+        "original": [["ant", "bee", "cow"]] * 2,
+        "kept": [["ant", "bee", "cow"]] * 2,
+        "distribution": [[0.1, 0.3, 0.6], [0.2, 0.5, 0.3]],
+        "label": ["cow", "bee"],
+        "probability": [0.6, 0.5],
+        "margin": [0.3, 0.2],
+        "votes": pa.array(
+            [[{"label": "ant", "votes": 2.0}, {"label": "cow", "votes": 1.0}], []],
+            pa.list_(pa.struct([("label", pa.string()), ("votes", pa.float32())])),
+        ),
+        "outside": pa.nulls(2, pa.string()),
+    }
+)
+
+
+def test_where_people_voted_original_has_what_they_named_in_order_of_probability() -> None:
+    plain = plain_table(VOTED)
+    assert plain.column_names == ["row", "label", "probability", "original", "votes", "probabilities"]
+    first, second = plain.to_pylist()
+    assert (first["original"], first["votes"], first["probabilities"]) == (["cow", "ant"], [1.0, 2.0], [0.6, 0.1])
+    assert (second["original"], second["votes"]) == ([], [])
+    named = with_named_labels(VOTED).to_pylist()
+    assert [row["kept"] for row in named] == [["cow", "ant"], []]
+
+
+def test_without_votes_the_whole_set_is_kept(run: Run, tmp_path: Path) -> None:
+    write_labels(run, tmp_path / "labels.parquet")
+    found = pq.read_table(tmp_path / "labels.parquet").to_pylist()
+    for row, stored in zip(found, run.purified.to_pylist(), strict=True):
+        assert set(row["original"]) == set(stored["original"])
+        assert row["probabilities"] == sorted(row["probabilities"], reverse=True)
+        assert "votes" not in row
+        assert "margin" not in row
+    table = run.purified
+    assert with_named_labels(table) is table

@@ -20,6 +20,7 @@ def clean(
     out: Annotated[Path, typer.Option(metavar="FILE", help="File to write: .parquet, .csv, or .json for Label Studio.")],
     column: Annotated[list[str] | None, typer.Option(metavar="COLUMN", help="Column of the training table to copy to the result. Repeatable.")] = None,
     separator: Annotated[str, typer.Option(metavar="TEXT", help="With .csv: separator of the labels in a cell.")] = "|",
+    details: Annotated[bool, typer.Option("--details", help="Write everything that is known of a row: also margin, agreement, removals, similar rows and the gain of a review.")] = False,
     all_rows: Annotated[bool, typer.Option("--all", rich_help_panel=LABEL_STUDIO, help="Write all rows, not only those to ask a person about.")] = False,
     from_name: Annotated[str, typer.Option(metavar="NAME", rich_help_panel=LABEL_STUDIO, help="Name of the Choices control.")] = "label",
     to_name: Annotated[str, typer.Option(metavar="NAME", rich_help_panel=LABEL_STUDIO, help="Name of the object that is labelled.")] = "text",
@@ -35,7 +36,7 @@ def clean(
     else:
         from oneof.runs.clean import write_labels
 
-        summary = write_labels(opened, out, list(dict.fromkeys(column or ())), separator)
+        summary = write_labels(opened, out, list(dict.fromkeys(column or ())), separator, details=details)
     message = (
         f"wrote {out}: {summary.n_rows:,} rows, {summary.n_to_ask:,} to ask a person about, "
         f"{summary.n_outside:,} whose set seems to miss the truth"

@@ -1,5 +1,7 @@
 """`oneof demo`: see it work on data that comes with it."""
 
+import shlex
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -28,7 +30,7 @@ def demo(
     digits = simulate_votes()
     typer.echo(f"Five simulated people say which digit they see in {len(digits.votes):,} pictures: {out}/votes.csv")
     write_tables(digits, out)
-    _run(fit, out / "features.csv", votes=out / "votes.csv", epochs=epochs, out=out / "run")
+    _run(fit, out / "features.csv", votes=out / "votes.csv", ignore="picture", epochs=epochs, out=out / "run")
     _run(clean, out / "run", out=out / "labels.csv")
     _run(predict, out / "run", out / "new.csv", out=out / "predictions.csv")
     _run(report, out / "run", out=out / "report.html")
@@ -38,6 +40,23 @@ def demo(
         f"Open {out}/report.html in a browser.\n"
         "The commands above do the same with your own votes.csv (item, annotator, label) and features."
     )
+    _offer_review(out / "run")
+
+
+def _offer_review(run: Path) -> None:
+    """Ask whether to review the doubtful digits now; where nobody can answer, say how."""
+    command = f"oneof review {shlex.quote(str(run))}"
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        typer.echo(f"Decide the doubtful digits yourself, with their pictures: {command}")
+        return
+    if not typer.confirm(
+        "Decide the doubtful digits yourself, with their pictures, in your browser now?", default=True
+    ):
+        typer.echo(f"Later: {command}")
+        return
+    from oneof.cli.review import review
+
+    _run(review, run)
 
 
 def _run(command: Callable[..., None], *files: Path, **options: Any) -> None:

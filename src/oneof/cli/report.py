@@ -19,13 +19,15 @@ def report(
 
     check_out(out, (".html", ".htm"), "--out")  # before the imports, which take seconds
     from oneof.report.page import render_page
+    from oneof.review.audit import accuracy_in_review
     from oneof.review.cards import shown_table
     from oneof.runs.folder import Run
     from oneof.storage.files import atomic_write
 
     opened = Run.open(run)
     table = shown_table(opened, column or ())
-    page = render_page(opened.metadata, table, opened.training, opened.rows).encode()
+    reviewed = accuracy_in_review(opened)
+    page = render_page(opened.metadata, table, opened.training, opened.rows, str(run), reviewed).encode()
     with atomic_write(out) as file:
         file.write(page)
     echo(f"{out}: {opened.purified.num_rows:,} rows, {len(page) / 1e6:.1f} MB")

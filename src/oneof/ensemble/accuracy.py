@@ -262,10 +262,10 @@ def _obstacle_to_interval(evaluated: HeldOutEval) -> str | None:
     """Return why the sets cannot give an interval, or None if they may."""
     m = len(evaluated.gold)
     n_ambiguous = int((evaluated.candidates.sum(1) > 1).sum())
-    if m == 0:
-        return "every set that was held out is full"
     if evaluated.has_prior:
         return "the sets come from votes, counts or probabilities, which may share their errors"
+    if m == 0:
+        return "every set that was held out is full"
     if m < MIN_HELD_OUT:
         return f"only {m} held-out sets say something"
     if evaluated.candidates.shape[1] == 2:

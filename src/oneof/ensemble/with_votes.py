@@ -13,9 +13,13 @@ from oneof.candidates.mask import Candidates
 from oneof.data.dataset import UNNAMED_PRIOR, Dataset, scatter_columns
 from oneof.ensemble.vote_prior import VotePrior, config_for_votes, vote_prior
 from oneof.learners.config import EnsembleConfig
+from oneof.metrics import wilson
+from oneof.votes.agreement import alpha, annotator_agreement
 from oneof.votes.annotators import mistakes
 from oneof.votes.attach import counted
 from oneof.votes.ballots import Votes
+
+_MAX_CONFUSIONS = 100  # annotators whose most frequent confusion is described, those with the most votes first
 
 
 def dataset_with_votes(
@@ -66,17 +70,36 @@ def dataset_with_votes(
 
 
 def describe_annotators(votes: Votes, fitted: VotePrior) -> dict[str, Any]:
-    """Return how often each annotator voted and was right, by votes and features together, and what held-out votes chose."""
+    """Return how often each annotator voted and was right, by votes and features together, and what held-out votes chose.
+
+    `low` and `high` are the 95 % interval of the accuracy that so many votes allow. `agreement` compares an annotator with the
+    most frequent label of the others; `mistake` is what the annotator confuses most often.
+    """
     posterior = fitted.joint.posterior
     count = np.bincount(votes.annotator, minlength=len(votes.annotators))
     right = np.bincount(votes.annotator, posterior[votes.item, votes.label], minlength=len(count))
     accuracy = (right / np.maximum(count, 1)).round(4).tolist()
+    low, high = wilson(right, np.maximum(count, 1))
+    agreement = annotator_agreement(votes)
     annotators = []
-    for a in np.argsort(-count, kind="stable"):
-        annotators.append({"annotator": votes.annotators[a], "votes": int(count[a]), "accuracy": accuracy[a]})
+    for position, a in enumerate(np.argsort(-count, kind="stable").tolist()):
+        described: dict[str, Any] = {
+            "annotator": votes.annotators[a],
+            "votes": int(count[a]),
+            "accuracy": accuracy[a],
+            "low": round(float(low[a]), 4),
+            "high": round(float(high[a]), 4),
+            "agreement": agreement[a].rate,
+            "compared": agreement[a].compared,
+        }
+        if position < _MAX_CONFUSIONS:
+            own = mistakes(votes.only(votes.annotator == a), posterior, most=1)
+            described["mistake"] = own[0]._asdict() if own else None
+        annotators.append(described)
     return {
         "items": len(votes.items),
         "votes": len(votes.item),
+        "alpha": alpha(votes),
         "annotators": annotators,
         "mistakes": [mistake._asdict() for mistake in mistakes(votes, posterior)],
         "chosen": fitted.joint.tried[0] if fitted.joint.tried else {},

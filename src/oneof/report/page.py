@@ -5,10 +5,9 @@ import hashlib
 import shlex
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
-from itertools import pairwise
 from pathlib import PurePath
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -20,15 +19,42 @@ from oneof.report.input_section import list_columns, summarise_sets
 from oneof.report.results_section import audit_classes, audit_groups, compare_gold, count_pairs
 from oneof.report.rows_section import embed_rows, review_queue
 from oneof.report.training_section import draw_training, list_settings
+from oneof.report.votes_section import summarise_votes, vote_matrix
+from oneof.runs.plain_labels import with_named_labels
 from oneof.runs.purified import lost_labels, read_purified
 
 
+class ReviewedSample(Protocol):
+    """What people said about rows drawn at random: how many of their labels are right, with a 95 % interval."""
+
+    @property
+    def rows(self) -> int:
+        """Return the number of rows."""
+
+    @property
+    def right(self) -> int:
+        """Return how many labels are right."""
+
+    @property
+    def low(self) -> float:
+        """Return the lower limit of the share that is right."""
+
+    @property
+    def high(self) -> float:
+        """Return the upper limit."""
+
+
 def render_page(
-    facts: Mapping[str, Any], purified: pa.Table, record: Mapping[str, Any], results: Sequence[Mapping[str, Any]]
+    facts: Mapping[str, Any],
+    purified: pa.Table,
+    record: Mapping[str, Any],
+    results: Sequence[Mapping[str, Any]],
+    folder: str = "RUN",
+    reviewed: ReviewedSample | None = None,
 ) -> str:
     """Render the report of a run as HTML.
 
-    The page is a function of these four alone, so the same run gives the same page, byte for byte.
+    The page is a function of these arguments alone, so the same run gives the same page, byte for byte.
 
     Parameters
     ----------
@@ -40,31 +66,38 @@ def render_page(
         What `training.json` holds.
     results : sequence of mappings
         The lines of `rows.jsonl`: the settings that were tried, with their scores.
+    folder : str
+        The run, for the commands that the page proposes.
+    reviewed : ReviewedSample, optional
+        What people said in the review about rows drawn at random.
     """
-    table = read_purified(purified, facts["classes"])
+    table = read_purified(with_named_labels(purified), facts["classes"])
+    votes = vote_matrix(table)
     gold = compare_gold(table)
     queue = review_queue(table)
+    measured = _measured_labels(gold, reviewed, table.n)
     script = _read_template("page.js")
     script_digest = hashlib.sha256(script.encode()).digest()
     context = {
         "facts": facts,
         "file": PurePath(facts["file"]).name,
         "command": shlex.join(str(argument) for argument in facts["command"]),
-        "annotators": facts.get("people"),
+        "votes": None if votes is None else summarise_votes(table, votes, facts.get("people") or {}),
         "criterion": in_words(facts["rule"]),
         "new_rows": _describe_estimate(facts["estimate"]),
         "table": table,
         "columns": list_columns(facts.get("columns", {})),
         "lost": lost_labels(table.cells),
-        "sets": summarise_sets(table),
+        "sets": summarise_sets(table) if votes is None else None,
         "training": draw_training(record),
         "settings": list_settings(results, facts["chosen"]),
-        "balance": audit_classes(table),
+        "balance": audit_classes(table, votes),
         "groups": audit_groups(table),
         "pairs": count_pairs(table),
         "gold": gold,
         "queue": queue,
-        "next_step": _next_step(facts, queue.length, gold is not None and gold.measured is not None),
+        "measured": measured,
+        "next_step": _next_step(folder, queue.length, measured is not None),
         "rows": embed_rows(table),
         "style": Markup(_read_template("page.css")),
         "script": Markup(script),
@@ -99,9 +132,26 @@ def _describe_estimate(estimate: Mapping[str, Any]) -> SimpleNamespace:
     return SimpleNamespace(title=title, figure=figure, is_known=claim.is_known, why=explanation)
 
 
-def _next_step(facts: Mapping[str, Any], n_to_review: int, is_measured: bool) -> SimpleNamespace:
+def _measured_labels(
+    gold: SimpleNamespace | None, reviewed: ReviewedSample | None, n_rows: int
+) -> SimpleNamespace | None:
+    """Return the share of right labels with its interval and where it is from; None if nobody has checked a random sample."""
+    if gold is not None and gold.measured is not None:
+        found = gold.measured
+        source = f"the gold labels (known true labels) of {found.rows:,} rows drawn at random"
+        if found.rows == n_rows:
+            source = "the gold labels (known true labels) of all rows"
+        return SimpleNamespace(value=found.value, low=found.low, high=found.high, source=source, by_gold=True)
+    if reviewed is not None and reviewed.rows:
+        value = reviewed.right / reviewed.rows
+        source = f"what people answered in the review about {reviewed.rows:,} rows drawn at random"
+        return SimpleNamespace(value=value, low=reviewed.low, high=reviewed.high, source=source, by_gold=False)
+    return None
+
+
+def _next_step(folder: str, n_to_review: int, is_measured: bool) -> SimpleNamespace:
     """Return what a person should do next, and the command for it."""
-    run = shlex.quote(_run_folder(facts["command"]))
+    run = shlex.quote(folder)
     if n_to_review:
         rows = "row that is" if n_to_review == 1 else "rows that are"
         text = (
@@ -118,18 +168,6 @@ def _next_step(facts: Mapping[str, Any], n_to_review: int, is_measured: bool) ->
     return SimpleNamespace(
         text="No row is in doubt. Write the labels to a file.", command=f"oneof clean {run} --out labels.csv"
     )
-
-
-def _run_folder(command: Sequence[str]) -> str:
-    """Return the folder that the command of a run names, or RUN if it names none."""
-    arguments = [str(argument) for argument in command]
-    for option, value in pairwise(arguments):
-        if option == "--out":
-            return value
-    for argument in arguments:
-        if argument.startswith("--out="):
-            return argument.removeprefix("--out=")
-    return "RUN"
 
 
 def _read_template(name: str) -> str:

@@ -31,15 +31,21 @@ _MIN_EVEN_SHARE = 5  # rows of a class in a group, below which its absence there
 _N_BINS = 10  # of the calibration plot
 
 
-def audit_classes(table: Purified) -> SimpleNamespace:
-    """Compare each class that is a candidate somewhere with its even share, smallest even share first."""
+def audit_classes(table: Purified, votes: Any = None) -> SimpleNamespace:
+    """Compare each class that is a candidate somewhere with its even share, smallest even share first.
+
+    With votes [n, c], the even share of a class is its share of the votes on each row.
+    """
     row, label = table.original.nonzero()
     even_share = np.bincount(label, 1 / table.sizes[row], len(table.names)).astype(float)
+    if votes is not None:
+        per_row = np.maximum(np.asarray(votes.sum(1)).ravel(), 1e-12)
+        even_share = np.asarray(votes.T @ (1 / per_row)).ravel()
     only_candidate = np.asarray(table.original[table.sizes == 1].sum(0))
     classes = []
     order = []
     for j in np.argsort(even_share, kind="stable").tolist():
-        if not table.label_counts[j]:
+        if not table.label_counts[j] or not even_share[j]:
             continue
         order.append(j)
         resolved = int(table.resolved[j])

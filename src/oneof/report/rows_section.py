@@ -9,6 +9,7 @@ import pyarrow as pa
 from markupsafe import Markup
 
 from oneof.ensemble.review_order import asking_order
+from oneof.runs.plain_labels import ordered_candidates
 from oneof.runs.purified import UNKNOWN, Purified
 
 _MAX_QUEUE = 20  # rows of the queue that are listed
@@ -31,6 +32,7 @@ COLUMNS = (
     "gold",
     "group",
     "votes",
+    "shares",
     "item",
     "decision",
     "picture",
@@ -46,7 +48,9 @@ def review_queue(table: Purified) -> SimpleNamespace:
     for row in table.cells.take(pa.array(first_rows)).to_pylist():
         row.setdefault("item", "")
         row.setdefault("picture", None)
-        row["original"] = _by_probability(row)
+        row.setdefault("why", None)
+        row["candidates"] = ordered_candidates(row)
+        row["original"] = [label for label, _, _ in row["candidates"]]
         head.append(row)
     return SimpleNamespace(
         head=head,
@@ -72,7 +76,8 @@ def embed_rows(table: Purified) -> SimpleNamespace:
         embedded.append((position, line))
     embedded.sort()
     lines = ",".join(line for _, line in embedded)
-    text = f'{{"columns":{_compact_json(COLUMNS)},"names":{_compact_json(table.names)},"rows":[{lines}]}}'
+    has_votes = _compact_json("votes" in table.cells.column_names)
+    text = f'{{"columns":{_compact_json(COLUMNS)},"voted":{has_votes},"names":{_compact_json(table.names)},"rows":[{lines}]}}'
     present = table.cells.column_names
     return SimpleNamespace(
         json=inert(text),
@@ -94,14 +99,16 @@ def _compact_json(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
-def _by_probability(row: dict[str, Any]) -> list[str]:
-    """Return the candidates of a row, the most probable first."""
-    pairs = sorted(zip(row["distribution"], row["original"], strict=True), key=lambda pair: -pair[0])
-    return [label for _, label in pairs]
+def _short_of_one(probability: float) -> float:
+    """Round a probability to three digits, but never up to 1."""
+    if probability < 1:
+        return min(round(probability, 3), 0.999)
+    return 1.0
 
 
 def _encode_row(row: dict[str, Any], code_of: dict[str, int]) -> list[Any]:
-    """Return a row of the purified table in the order of COLUMNS, with labels as integer codes."""
+    """Return a row of the purified table in the order of COLUMNS, with labels as integer codes and `shares` in per cent."""
+    candidates = ordered_candidates(row)
     removed = []
     for removal in row["removed"]:
         code = code_of[removal["label"]]
@@ -112,10 +119,10 @@ def _encode_row(row: dict[str, Any], code_of: dict[str, int]) -> list[Any]:
         votes.append([vote["label"], round(vote["votes"], 2)])
     return [
         row["row"],
-        [code_of[label] for label in _by_probability(row)],
+        [code_of[label] for label, _, _ in candidates],
         sorted(code_of[label] for label in row["kept"]),
         code_of[row["label"]],
-        round(row["probability"], 3),
+        _short_of_one(row["probability"]),
         round(row["margin"], 3),
         round(row["agreement"], 3),
         int(row["ask"]),
@@ -126,6 +133,7 @@ def _encode_row(row: dict[str, Any], code_of: dict[str, int]) -> list[Any]:
         code_of.get(row.get("gold", ""), UNKNOWN),
         row.get("group"),
         votes,
+        [round(100 * probability) for _, probability, _ in candidates],
         row.get("item"),
         row.get("decision"),
         row.get("picture"),

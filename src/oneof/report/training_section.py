@@ -41,7 +41,7 @@ def draw_training(record: Mapping[str, Any]) -> SimpleNamespace:
         columns[name] = np.asarray(values, dtype=float)
     chosen_epochs = sorted(int(epoch) for epoch in record["chosen"])
     estimates = None
-    if columns.keys() & CRITERIA.keys():
+    if any(name in columns and not _is_trivial(columns[name]) for name in CRITERIA):
         estimates = _draw_estimates(columns, chosen_epochs)
     panels = {}
     for name in _PANELS:
@@ -58,7 +58,7 @@ def draw_training(record: Mapping[str, Any]) -> SimpleNamespace:
 
 def _draw_estimates(columns: Mapping[str, Floats], chosen_epochs: list[int]) -> SimpleNamespace:
     """Draw all criteria that need no true labels in one panel: they diverge when a network is confident but wrong."""
-    names = [name for name in CRITERIA if name in columns]
+    names = [name for name in CRITERIA if name in columns and not _is_trivial(columns[name])]
     styles = dict(zip(names, cycle(_LINE_STYLES), strict=False))
 
     def draw(axes: Axes) -> None:
@@ -73,6 +73,11 @@ def _draw_estimates(columns: Mapping[str, Floats], chosen_epochs: list[int]) -> 
         at_chosen_epochs = np.nanmean(columns[name][indices])
         lines.append((name, style.name, CRITERIA[name].says, at_chosen_epochs))
     return SimpleNamespace(drawing=plot("estimates", draw, size=_PANEL_SIZE), lines=lines)
+
+
+def _is_trivial(column: Floats) -> bool:
+    """Return whether a criterion is 1 throughout, as the covering rate is where every label is a candidate."""
+    return bool(np.nanmin(column) == 1.0)
 
 
 def _draw_panel(name: str, column: Floats, chosen_epochs: list[int]) -> SimpleNamespace:

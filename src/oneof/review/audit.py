@@ -11,8 +11,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from oneof.ensemble.accuracy import binomial_interval
-from oneof.runs.decisions import Decision, resolve_decisions
+from oneof.ensemble.accuracy import binomial_interval, sample_order
+from oneof.review.ports import run_id
+from oneof.runs.decisions import Decision, gold_decisions, resolve_decisions
+from oneof.runs.folder import Run
 
 
 class Accuracy(NamedTuple):
@@ -60,6 +62,21 @@ def accuracy_of_labels(
     low, _ = binomial_interval(right, len(sample))
     _, high = binomial_interval(right + unsure, len(sample))
     return Accuracy(len(sample), right, unsure, low, high)
+
+
+def audit_order(run: Run) -> NDArray[np.intp]:
+    """Return the rows whose labels a run was not given, in random order: the rows to measure its labels by."""
+    order = sample_order(run.metadata["n"])
+    known = [*gold_decisions(run.purified), *run.metadata.get("taught", ())]
+    return np.asarray(order[~np.isin(order, known)])
+
+
+def accuracy_in_review(run: Run) -> Accuracy | None:
+    """Estimate how many labels of a run are right, by what people answered in its review; None if nobody did."""
+    decisions = run.log.active_decisions
+    if not decisions:
+        return None
+    return accuracy_of_labels(audit_order(run), run.purified["label"].to_pylist(), decisions, run_id(run.folder))
 
 
 def accuracy_curve_point(

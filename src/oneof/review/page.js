@@ -5,6 +5,7 @@ const RETRY_MS = 2000;
 const POLL_MS = 1500; // between two questions whether the model has learned again
 const KEYS_FOR_CANDIDATES = 9;
 const COMPLETIONS = 8; // labels that are proposed while one is typed
+const moved = takeMoved();
 const token = takeToken();
 let tab = crypto.randomUUID(); // by which the server knows which rows this page holds
 
@@ -21,9 +22,24 @@ let skippedLeft = 0; // rows to go of those skipped before
 let goOn = false; // also ask about rows that are not doubtful
 let state = null; // what the server said last about the run
 let retryTimer = null;
+let gridCards = null; // the rows of the grid, while it is shown
+let gridAt = Infinity; // when the grid appeared
 let sending = Promise.resolve();
 
 /* ------------------------------------------------------------------------------------------------------- requests */
+
+/* Answers that a page on another port could not send come behind the # of the address. They are stored once a server has accepted the
+   token that comes with them: otherwise any site could put answers there. */
+function takeMoved() {
+  const moved = new URLSearchParams(location.hash.slice(1)).get("unsent");
+  if (!moved || !new URLSearchParams(location.search).has("token")) return [];
+  try {
+    const entries = JSON.parse(moved);
+    return entries.filter((entry) => typeof entry?.answer?.id === "string");
+  } catch {
+    return [];
+  }
+}
 
 /* The token leaves the address bar, where it is easily copied or seen. This tab keeps it for a reload. */
 function takeToken() {
@@ -128,7 +144,7 @@ const answeredCards = new Map();
 
 function keepUnsent(entry, card) {
   unconfirmed.set(entry.answer.id, entry);
-  answeredCards.set(entry.answer.id, card);
+  if (card) answeredCards.set(entry.answer.id, card);
   store("oneof-unsent", [...stored("oneof-unsent", []), entry]);
 }
 
@@ -136,6 +152,22 @@ function dropUnsent(id) {
   unconfirmed.delete(id);
   answeredCards.delete(id);
   store("oneof-unsent", stored("oneof-unsent", []).filter((entry) => entry.answer.id !== id));
+}
+
+/* Go to the address that a server on another port printed, with the answers that wait here. */
+function moveTo(text) {
+  let address;
+  try {
+    address = new URL(text.trim());
+  } catch {
+    return say("This is no address: copy the whole of it.");
+  }
+  const isLocal = address.protocol === "http:" && ["127.0.0.1", "localhost"].includes(address.hostname);
+  if (!isLocal || !address.searchParams.has("token")) return say("The address must be one that oneof review printed.");
+  const waiting = new Map(stored("oneof-unsent", []).map((entry) => [entry.answer.id, entry]));
+  for (const [id, entry] of unconfirmed) waiting.set(id, entry);
+  address.hash = new URLSearchParams({ unsent: JSON.stringify([...waiting.values()]) }).toString();
+  location.assign(address);
 }
 
 /* The port may have belonged to another run before: answers about its rows wait for a server of that run. */
@@ -147,6 +179,7 @@ function unsentOfThisRun() {
 
 async function flush() {
   if (state === null) await call("/api/state");
+  for (const entry of moved.splice(0)) keepUnsent(entry, null);
   for (const entry of unsentOfThisRun()) {
     try {
       const reply = await call("/api/decide", { answer: entry.answer, who: entry.who });
@@ -163,7 +196,7 @@ async function flush() {
 
 async function fill() {
   if (cards.length >= AHEAD) return;
-  const heldCards = [...cards, ...answeredCards.values()]; // the others are given back
+  const heldCards = [...cards, ...(gridCards ?? []), ...answeredCards.values()]; // the others are given back
   const query = new URLSearchParams({
     count: AHEAD - cards.length,
     pool: nextPool(),
@@ -206,19 +239,22 @@ function element(name, text, className) {
 
 /* Show the first card, or why there is none: it is loading, the server is away, or every row is answered. */
 function render() {
-  const card = cards[0] ?? null;
-  const waiting = card === null && !exhausted;
+  const card = gridCards ? null : (cards[0] ?? null);
+  const waiting = card === null && !exhausted && !gridCards;
+  $("grid").hidden = gridCards === null;
   $("card").hidden = card === null;
   $("loading").hidden = !(waiting && connection === "up");
   $("offline").hidden = !(waiting && connection !== "up");
-  $("empty").hidden = !(card === null && exhausted);
-  if (card === null && exhausted) showEnd();
+  $("move").hidden = connection === "up" || connection === "failing";
+  $("empty").hidden = !(card === null && exhausted && !gridCards);
+  if (!$("empty").hidden) showEnd();
   showProblem();
   if (card === shown) return;
   shown = card;
   shownAt = Infinity;
   unsure = null;
   closeForms();
+  if (gridCards) return;
   if (card === null) return say(exhausted ? $("end-title").textContent : "");
   showCard(card);
   if (document.activeElement?.closest("#card")) leaveControls(); // a button of the card before
@@ -285,10 +321,10 @@ function showCard(card) {
   const blind = isBlind(card);
   options = blind ? inNeutralOrder(card.candidates) : card.candidates;
   $("candidates").replaceChildren(...options.map((candidate, k) => candidateItem(candidate, k, blind)));
-  const withoutKey = options.length - KEYS_FOR_CANDIDATES;
-  $("find-row").hidden = withoutKey <= 0;
-  $("more").hidden = withoutKey <= 0;
-  $("more").textContent = `Show ${count(withoutKey, "more candidate", "more candidates")}`;
+  const nHidden = [...$("candidates").children].filter((item) => item.hidden).length;
+  $("find-row").hidden = nHidden === 0;
+  $("more").hidden = nHidden === 0;
+  $("more").textContent = `Show ${count(nHidden, "more candidate", "more candidates")}`;
   $("blind").hidden = !blind;
   $("outside").textContent = "";
   if (card.outside && !blind) $("outside").textContent = `The model is sure of ${card.outside}, which is not in the set.`;
@@ -301,8 +337,26 @@ function showCard(card) {
 
 function showSimilarRows(card, blind) {
   $("near").hidden = card.near.length === 0 || blind;
-  const items = card.near.map((row) => element("li", `${row.label}: row ${row.row} ${row.item}`));
-  $("near").querySelector("ul").replaceChildren(...items);
+  const items = card.near.map((row) => {
+    const [column] = row.pictures;
+    if (column === undefined) return element("li", `${row.label}: row ${row.row} ${row.item}`);
+    const item = element("li");
+    item.append(pictureOf(row.row, column, "small"), element("span", `${row.label}, row ${row.row}`));
+    return item;
+  });
+  const list = $("near").querySelector("ul");
+  list.classList.toggle("pictures", card.near.some((row) => row.pictures.length > 0));
+  if (list.classList.contains("pictures")) $("near").open = true;
+  list.replaceChildren(...items);
+}
+
+/* A picture of a row, whole or as a thumbnail. Very small ones are enlarged without blur. */
+function pictureOf(row, column, size = "whole") {
+  const picture = element("img");
+  picture.alt = `${column} of row ${row}`;
+  picture.src = `/picture?${new URLSearchParams({ row, column, token, size })}`;
+  picture.addEventListener("load", () => picture.classList.toggle("tiny", picture.naturalWidth < 128));
+  return picture;
 }
 
 /* A row that measures how often the model is right must be judged without it. */
@@ -316,21 +370,24 @@ function showItem(card) {
   const list = element("dl");
   for (const [name, text] of card.item) list.append(element("dt", name), element("dd", text));
   const pictures = card.pictures.map((column) => {
-    const picture = element("img");
-    picture.alt = `${column} of row ${card.row}`;
-    picture.src = `/picture?${new URLSearchParams({ row: card.row, column, token })}`;
-    return picture;
+    const button = element("button", undefined, "picture");
+    button.type = "button";
+    button.setAttribute("aria-label", `View ${column} of row ${card.row} large`);
+    button.setAttribute("aria-keyshortcuts", "v");
+    button.append(pictureOf(card.row, column));
+    button.addEventListener("click", () => view(card.row, column));
+    return button;
   });
   $("item").replaceChildren(...pictures, list);
 }
 
-const percent = (share) => `${Math.round(100 * share)} %`;
+const percent = (share) => `${Math.round(100 * share)}\u00a0%`;
 
 function candidateItem(candidate, k, blind) {
   const item = element("li");
   const button = element("button");
   const hasKey = k < KEYS_FOR_CANDIDATES;
-  item.hidden = !hasKey;
+  item.hidden = !hasKey || !(blind || candidate.likely);
   button.type = "button";
   button.append(element("kbd", hasKey ? String(k + 1) : ""), element("span", candidate.label, "name"));
   if (!blind) button.append(...evidence(candidate));
@@ -347,7 +404,7 @@ function evidence(candidate) {
   meter.setAttribute("aria-hidden", "true");
   const nodes = [element("span", percent(candidate.probability)), meter];
   let why = "";
-  if (candidate.votes) why += `${Math.round(100 * candidate.votes) / 100} votes. `;
+  if (candidate.votes) why += `${count(Math.round(100 * candidate.votes) / 100, "vote", "votes")}. `;
   if (candidate.fell) why += candidate.fell;
   if (why) nodes.push(element("span", why, "why"));
   return nodes;
@@ -363,6 +420,11 @@ function onCard(event, act) {
   const wasShown = shown !== null && event.timeStamp >= shownAt;
   const isSecondClick = event.detail > 1;
   if (wasShown && !isSecondClick) act();
+}
+
+/* Choose the candidate with this key, unless it is folded away. */
+function chooseByKey(k) {
+  if (k < options.length && !$("candidates").children[k].hidden) choose(k);
 }
 
 function choose(k) {
@@ -397,7 +459,8 @@ function showUnsure() {
 function accept() {
   if (unsure === null && isBlind(shown)) return say("The suggestion is hidden for a row drawn at random: choose a label.");
   if (unsure === null) return decide("label", [shown.suggested]);
-  const left = options.filter((_, k) => !unsure.has(k)).map((candidate) => candidate.label);
+  const isFolded = (candidate, k) => !candidate.likely && $("candidates").children[k].hidden;
+  const left = options.filter((candidate, k) => !unsure.has(k) && !isFolded(candidate, k)).map((candidate) => candidate.label);
   if (left.length > 0) decide("set", left);
   else say("Nothing is left: press X for none of these.");
 }
@@ -619,9 +682,7 @@ const findBox = combobox(
   (text, event) => onCard(event, () => chooseByName(text)),
 );
 
-function decide(kind, labels, more = {}) {
-  const card = cards.shift();
-  const seconds = Math.round((performance.now() - shownAt) / 100) / 10;
+function keepAnswer(card, kind, labels, seconds, more = {}) {
   const answer = {
     id: crypto.randomUUID(),
     row: card.row,
@@ -629,10 +690,15 @@ function decide(kind, labels, more = {}) {
     labels,
     run: card.run,
     drawn: card.drawn,
-    seconds,
+    seconds: Math.round(10 * seconds) / 10,
     ...more,
   };
   keepUnsent({ who: who(), answer }, card);
+}
+
+function decide(kind, labels, more = {}) {
+  const card = cards.shift();
+  keepAnswer(card, kind, labels, (performance.now() - shownAt) / 1000, more);
   reveal(card, kind, labels);
   if (randomLeft > 0) randomLeft -= 1;
   else if (skippedLeft > 0) skippedLeft -= 1;
@@ -659,6 +725,7 @@ function undo(id) {
     await flush();
     const { card } = await call("/api/undo", id === undefined ? {} : { id });
     if (!card) return say("There is nothing to undo.");
+    gridCards = null;
     await loadLabels(); // a label that only this answer had is no class any more
     cards = [card, ...cards.filter((other) => other.row !== card.row)];
     render();
@@ -693,10 +760,140 @@ function closeForms() {
 
 /* Take the focus away from buttons and inputs, to the card's heading where there is one. */
 function leaveControls() {
-  if (!$("typed").hidden || !$("confirm").hidden) return;
+  if (!$("typed").hidden || !$("confirm").hidden || gridCards) return;
   if (shown) $("title").focus({ preventScroll: true });
   else document.activeElement?.blur();
 }
+
+/* ------------------------------------------------------------------------------------------- many rows at once */
+
+function openGrid(label = "") {
+  return inTurn(async () => {
+    await flush();
+    const heldCards = [...cards, ...answeredCards.values()]; // the others are given back
+    const held = heldCards.map((card) => card.row).join(",");
+    const reply = await call(`/api/grid?${new URLSearchParams({ label, held })}`);
+    if (reply.cards.length === 0) {
+      gridCards = null;
+      exhausted = false;
+      await fill();
+      return say("No row is left to confirm at once.");
+    }
+    gridCards = reply.cards;
+    gridAt = performance.now();
+    showGrid(reply);
+    render();
+    $("grid-title").focus();
+  });
+}
+
+function closeGrid() {
+  gridCards = null;
+  exhausted = false;
+  render();
+  return inTurn(catchUp);
+}
+
+function showGrid({ cards: rows, label, labels }) {
+  $("grid-title").textContent = `${count(rows.length, "row", "rows")} that may be “${label}”`;
+  const choices = labels.map(([name, left]) => {
+    const option = element("option", `${name} (${left.toLocaleString()})`);
+    option.value = name;
+    return option;
+  });
+  $("grid-label").replaceChildren(...choices);
+  $("grid-label").value = label;
+  $("grid-rows").replaceChildren(...rows.map(gridItem));
+  showTicked();
+  say("");
+}
+
+function gridItem(card) {
+  const item = element("li");
+  const label = element("label");
+  const tick = element("input");
+  tick.type = "checkbox";
+  tick.checked = true;
+  tick.addEventListener("change", showTicked);
+  const [column] = card.pictures;
+  if (column !== undefined) label.append(pictureOf(card.row, column, "small"));
+  const [candidate] = card.candidates;
+  label.append(tick, element("span", ` Row ${card.row}, ${percent(candidate.probability)}`));
+  if (column === undefined) label.append(element("span", card.item.map(([, text]) => text).join(" · "), "text"));
+  item.append(label);
+  return item;
+}
+
+const ticks = () => [...$("grid-rows").querySelectorAll("input")];
+
+function showTicked() {
+  const ticked = ticks().filter((tick) => tick.checked).length;
+  $("grid-confirm").textContent = `Confirm ${count(ticked, "row", "rows")}`;
+  $("grid-confirm").disabled = ticked === 0;
+}
+
+/* Write down the ticked rows, and show the next ones of this label. The others are skipped, so that they do not come again at once. */
+function confirmGrid() {
+  const seconds = (performance.now() - gridAt) / 1000 / gridCards.length;
+  ticks().forEach((tick, k) => {
+    const card = gridCards[k];
+    if (tick.checked) keepAnswer(card, "label", [card.suggested], seconds);
+    else keepAnswer(card, "skip", [], seconds);
+  });
+  gridCards = [];
+  openGrid($("grid-label").value);
+}
+
+$("many").addEventListener("click", () => openGrid());
+$("grid-label").addEventListener("change", () => openGrid($("grid-label").value));
+$("grid-leave").addEventListener("click", closeGrid);
+$("grid-none").addEventListener("click", () => {
+  for (const tick of ticks()) tick.checked = false;
+  showTicked();
+});
+$("grid").querySelector("form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  if (event.timeStamp >= gridAt && gridCards?.length > 0) confirmGrid();
+});
+
+/* --------------------------------------------------------------------------------------------------- large pictures */
+
+let zoomLevel = 1; // 1: as large as the window allows
+
+function view(row, column) {
+  $("zoom-title").textContent = `${column} of row ${row}`;
+  const picture = pictureOf(row, column);
+  picture.addEventListener("load", () => zoom(1));
+  $("zoom-frame").replaceChildren(picture);
+  $("zoom").showModal();
+  $("zoom-frame").focus();
+}
+
+function zoom(level) {
+  const frame = $("zoom-frame");
+  const picture = frame.querySelector("img");
+  if (!picture?.naturalWidth) return;
+  zoomLevel = Math.min(16, Math.max(1, level));
+  const fitting = Math.min(frame.clientWidth / picture.naturalWidth, frame.clientHeight / picture.naturalHeight);
+  const factor = fitting * zoomLevel;
+  picture.width = Math.max(1, Math.floor(picture.naturalWidth * factor));
+  picture.classList.toggle("tiny", factor > 3);
+  $("zoom-level").textContent = `${Math.round(100 * factor)} %`;
+}
+
+$("zoom-in").addEventListener("click", () => zoom(zoomLevel * 1.5));
+$("zoom-out").addEventListener("click", () => zoom(zoomLevel / 1.5));
+$("zoom-close").addEventListener("click", () => $("zoom").close());
+$("zoom").addEventListener("close", () => {
+  $("zoom-frame").replaceChildren();
+  leaveControls();
+});
+$("zoom").addEventListener("keydown", (event) => {
+  if (event.key === "+" || event.key === "=") zoom(zoomLevel * 1.5);
+  else if (event.key === "-") zoom(zoomLevel / 1.5);
+  else return;
+  event.preventDefault();
+});
 
 /* ------------------------------------------------------------------------------------------------------- the side */
 
@@ -705,6 +902,7 @@ function showState(newState) {
   state = newState;
   if (isNewRun) { // the card on the screen may be answered still; the others come in the new order
     cards = shown ? [shown] : [];
+    gridCards = null;
     exhausted = false;
     inTurn(fill).then(() => say("The model has learned again: the next rows come in its new order."));
   }
@@ -871,6 +1069,10 @@ $("who").addEventListener("change", () => {
   keepInTab("who", who());
   reload();
 });
+$("move").addEventListener("submit", (event) => {
+  event.preventDefault();
+  moveTo($("address").value);
+});
 window.addEventListener("online", retry);
 
 /* Give the rows back when the page is closed. One that the browser shows again from its cache begins anew. */
@@ -891,13 +1093,19 @@ const CARD_KEYS = {
   enter: accept,
   escape: cancel,
   "/": () => $("find").focus(),
+  v: () => document.querySelector("#item .picture")?.click(),
 };
 const PAGE_KEYS = {
   z: () => undo(),
+  g: () => openGrid(),
   "?": () => $("help").showModal(),
 };
 document.addEventListener("keydown", (event) => {
-  if ($("help").open || event.ctrlKey || event.metaKey || event.altKey || event.repeat) return;
+  if ($("help").open || $("zoom").open || event.ctrlKey || event.metaKey || event.altKey || event.repeat) return;
+  if (gridCards) {
+    if (event.key === "Escape") closeGrid();
+    return;
+  }
   if (event.target.matches("select")) return;
   if (event.target.matches("input")) {
     if (event.key !== "Escape" || !shown) return;
@@ -913,7 +1121,7 @@ document.addEventListener("keydown", (event) => {
     return;
   }
   if (key === "enter" && event.target.matches("button, summary")) return;
-  if (/^[1-9]$/.test(key)) onCard(event, () => choose(Number(key) - 1));
+  if (/^[1-9]$/.test(key)) onCard(event, () => chooseByKey(Number(key) - 1));
   else if (CARD_KEYS[key]) onCard(event, CARD_KEYS[key]);
   else if (PAGE_KEYS[key]) PAGE_KEYS[key]();
   else return;

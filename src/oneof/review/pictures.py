@@ -1,5 +1,6 @@
 """Serve the pictures of a table in formats that browsers show."""
 
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ BROWSER_FORMATS = {
 }
 _OTHER_FORMATS = (".bmp", ".dib", ".tif", ".tiff", ".ppm", ".pgm", ".pbm", ".pnm", ".tga", ".ico", ".jp2", ".pcx")
 _MAX_SIDE = 1600  # pixels of a picture that is encoded again
+THUMBNAIL_SIDE = 160
 
 
 def find_picture(cell: Cell, folder: Path) -> Path | bytes | None:
@@ -32,19 +34,22 @@ def find_picture(cell: Cell, folder: Path) -> Path | bytes | None:
     return None
 
 
-def encode_picture(picture: Path | bytes) -> tuple[bytes, str]:
-    """Return the content of a picture and its type, encoded as PNG unless browsers show its format."""
-    if isinstance(picture, Path) and picture.suffix.lower() in BROWSER_FORMATS:
+def encode_picture(picture: Path | bytes, max_side: int | None = None) -> tuple[bytes, str]:
+    """Return the content of a picture and its type.
+
+    It is encoded as PNG unless browsers show its format, or if it may have at most `max_side` pixels a side.
+    """
+    if max_side is None and isinstance(picture, Path) and picture.suffix.lower() in BROWSER_FORMATS:
         return picture.read_bytes(), BROWSER_FORMATS[picture.suffix.lower()]
     cell: Cell = picture if isinstance(picture, bytes) else str(picture)
-    encoded = try_decode(_to_png, cell, Path())
+    encoded = try_decode(partial(_to_png, max_side=max_side or _MAX_SIDE), cell, Path())
     if isinstance(encoded, str):
         raise ValueError(f"the picture cannot be shown: {encoded}.")
     return encoded, "image/png"
 
 
-def _to_png(image: Any) -> bytes:
-    """Return the first frame of an opened image as PNG of at most _MAX_SIDE pixels a side."""
+def _to_png(image: Any, max_side: int) -> bytes:
+    """Return the first frame of an opened image as PNG of at most `max_side` pixels a side."""
     width, height = image.size
     if width * height > (Image.MAX_IMAGE_PIXELS or width * height):
         raise ValueError(f"it has {width * height:,} pixels")
@@ -56,7 +61,7 @@ def _to_png(image: Any) -> bytes:
         image = Image.fromarray((255 * (levels - levels.min()) / span).astype(np.uint8))
     is_transparent = image.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in image.info
     image = image.convert("RGBA" if is_transparent else "RGB")
-    image.thumbnail((_MAX_SIDE, _MAX_SIDE))
+    image.thumbnail((max_side, max_side))
     file = BytesIO()
     image.save(file, "PNG")
     return file.getvalue()

@@ -21,6 +21,7 @@ from importlib.resources import files
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
+from oneof.review.pictures import THUMBNAIL_SIDE
 from oneof.review.session import Review
 from oneof.storage.printable import one_line, shortened
 from oneof.storage.strict_json import parse_json
@@ -219,6 +220,7 @@ class ReviewServer(LocalServer):
             "GET /api/labels": self._labels,
             "GET /api/guidelines": self._guidelines,
             "GET /api/next": self._next,
+            "GET /api/grid": self._grid,
             "POST /api/decide": self._decide,
             "POST /api/undo": self._undo,
             "POST /api/close": self._close,
@@ -267,9 +269,7 @@ class ReviewServer(LocalServer):
     def _next(self, query: Json, who: str) -> Json:
         n_cards = min(_MAX_CARDS, max(1, int(query.get("count", 1))))
         tab = str(query.get("tab", ""))
-        if "held" in query:
-            held = {int(row) for row in str(query["held"]).split(",") if row}
-            self.review.retain_leases(tab, held)
+        self._release_others(tab, query)
         cards = self.review.next(
             tab,
             who,
@@ -279,6 +279,17 @@ class ReviewServer(LocalServer):
             label=str(query.get("label", "")),
         )
         return {"cards": cards}
+
+    def _grid(self, query: Json, who: str) -> Json:
+        tab = str(query.get("tab", ""))
+        self._release_others(tab, query)
+        return self.review.grid(tab, who, str(query.get("label", "")))
+
+    def _release_others(self, tab: str, query: Json) -> None:
+        """Release the rows that a tab no longer holds, if it says which it does."""
+        if "held" in query:
+            held = {int(row) for row in str(query["held"]).split(",") if row}
+            self.review.retain_leases(tab, held)
 
     def _decide(self, query: Json, who: str) -> Json:
         return {"note": self.review.decide(query.get("answer"), who)}
@@ -296,7 +307,8 @@ class ReviewServer(LocalServer):
         return {}
 
     def _picture(self, query: Json) -> tuple[bytes, str]:
-        return self.review.items.encoded_picture(int(query["row"]), str(query["column"]))
+        max_side = THUMBNAIL_SIDE if query.get("size") == "small" else None
+        return self.review.items.encoded_picture(int(query["row"]), str(query["column"]), max_side)
 
 
 def _read_part(suffix: str) -> str:

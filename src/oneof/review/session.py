@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterable, Sequence
 from itertools import count
 from pathlib import Path
@@ -15,9 +16,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from oneof.ensemble.accuracy import sample_order
 from oneof.ensemble.review_order import asking_order
-from oneof.review.audit import accuracy_curve_point, accuracy_of_labels, agreement
+from oneof.review.audit import accuracy_curve_point, accuracy_of_labels, agreement, audit_order
 from oneof.review.cards import Items, card
 from oneof.review.ports import run_id
 from oneof.runs.decisions import DRAWN, KINDS, Decision, Log, gold_decisions, resolve_decisions
@@ -29,6 +29,7 @@ REPEAT_EVERY = 20  # and one in so many is shown a second time
 POOLS = ("all", "doubtful", "random", "skipped")
 _REPEAT_DISTANCE = 10  # answers between an answer and its blind repeat, at least
 _LEASE_SECONDS = 600.0  # for which a row that is shown to one person is not shown to others
+_GRID_SIZE = 24  # rows that are confirmed at once, at most
 _MAX_HISTORY = 10  # answers of a person that the page lists
 _RECENT = 25  # answers about rows of the queue that show whether more of them are worth the effort
 _MAX_CURVE_POINTS = 60
@@ -70,9 +71,7 @@ class Review:
         self.doubtful = set(np.flatnonzero(table["ask"].to_numpy()).tolist())
         self.queue = asking_order(table)
         self.gold = gold_decisions(table)
-        known = [*self.gold, *self.run.metadata.get("taught", ())]
-        order = sample_order(table.num_rows)
-        self.audit_order = order[~np.isin(order, known)]  # rows whose labels the run was not given, in random order
+        self.audit_order = audit_order(self.run)
         self._rows_by_candidate: dict[str, set[int]] = {}
         self._summary: tuple[list[str], dict[str, Any]] | None = None  # of the decisions with these ids
         self._curve_points: dict[tuple[int, str], tuple[int, float, float, float]] = {}
@@ -114,6 +113,30 @@ class Review:
                 row, drawn = choice
                 cards.append(self._lease(tab, who, row, drawn))
             return cards
+
+    def grid(self, tab: str, who: str, label: str = "") -> dict[str, Any]:
+        """Return cards of rows that the model gives one label, to confirm many at once, and how many rows each label has left.
+
+        The doubtful rows come first, the most probable of them at the head; then the others, the least sure first. Without a
+        label, the one with most doubtful rows is taken. Other rows that the tab holds stay reserved for it.
+        """
+        with self.lock:
+            self.log.refresh()
+            unavailable = self._answered() | self.leases.keys() | self.gold.keys() | self._skips(who).keys()
+            left = [int(row) for row in self.queue if int(row) not in unavailable]
+            doubtful = [row for row in left if row in self.doubtful]
+            rows_of = Counter(self.labels[row] for row in doubtful or left)
+            if tab in self.closed_tabs or not rows_of:
+                return {"cards": [], "label": label, "labels": []}
+            if label not in rows_of:
+                label, _ = rows_of.most_common(1)[0]
+            rows = [row for row in doubtful if self.labels[row] == label]
+            probability = self.run.purified["probability"]
+            rows.sort(key=lambda row: -float(probability[row].as_py()))
+            if not doubtful:
+                rows = [row for row in left if self.labels[row] == label]
+            cards = [self._lease(tab, who, row, "queue") for row in rows[:_GRID_SIZE]]
+            return {"cards": cards, "label": label, "labels": rows_of.most_common()}
 
     def close_tab(self, tab: str) -> None:
         """Release the rows that a tab was shown; later requests of the tab get none."""

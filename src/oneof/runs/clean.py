@@ -18,7 +18,8 @@ from oneof.data.files.unpacked import check_unpacked
 from oneof.ensemble.review_order import queue_places
 from oneof.runs.decisions import DECISIONS, Log, ResolvedDecision, decided_table, resolve_decisions
 from oneof.runs.explain import explain_rows
-from oneof.runs.folder import Run, check_unchanged
+from oneof.runs.folder import Run, check_unchanged, is_unchanged
+from oneof.runs.plain_labels import id_column, plain_table
 from oneof.runs.purified import VoteCounts
 from oneof.storage.progress import progress_bar
 from oneof.storage.sheets import SheetWriter
@@ -55,8 +56,12 @@ class LabelLookup(Sequence[str]):
         return self.names[code]
 
 
-def write_labels(run: Run, out: Path, columns: Sequence[str] = (), separator: str = "|") -> CleanSummary:
+def write_labels(
+    run: Run, out: Path, columns: Sequence[str] = (), separator: str = "|", *, details: bool = False
+) -> CleanSummary:
     """Write the label of every training row, why it was chosen, and its place in the review queue.
+
+    Where people voted, the ids of the items are written too, if the training table is still there.
 
     Parameters
     ----------
@@ -68,10 +73,13 @@ def write_labels(run: Run, out: Path, columns: Sequence[str] = (), separator: st
         Columns of the training table to copy.
     separator
         Between the labels of a cell in a CSV.
+    details
+        Write all columns of the purified table, not only those of `PLAIN_COLUMNS`.
     """
     n = run.metadata["n"]
     decisions = _decisions(run)
     copied = _copied_cells(run, columns)
+    ids = _ids(run, columns)
     with progress_bar("clean", 2 * n, show=n >= _SHOWN_FROM, unit="rows") as step:
         names: dict[str, int] = {}
         codes = np.empty(n, dtype=np.int32)
@@ -96,6 +104,11 @@ def write_labels(run: Run, out: Path, columns: Sequence[str] = (), separator: st
                 explanations = explain_rows(table, labels, run.n_models)
                 place = pa.array(places[rows], mask=~ask[rows])
                 table = table.append_column("queue", [place]).append_column("why", [explanations])
+                if not details:
+                    table = plain_table(table)
+                for name, cells in ids.items():
+                    if name not in table.column_names:
+                        table = table.add_column(1, name, cells.take(table.num_rows))
                 for name in columns:
                     if name in table.column_names:
                         raise ValueError(
@@ -162,3 +175,12 @@ def _copied_cells(run: Run, columns: Sequence[str]) -> dict[str, _CellStream]:
     check_unchanged(path, run)
     check_unpacked(path)
     return {name: _CellStream(path, name) for name in columns}
+
+
+def _ids(run: Run, columns: Sequence[str]) -> dict[str, _CellStream]:
+    """Return the ids of the items that people voted on, unless they are copied anyway or the training table is gone."""
+    name = id_column(run.metadata)
+    path = Path(run.metadata["file"])
+    if name is None or name in columns or not is_unchanged(path, run):
+        return {}
+    return _copied_cells(run, [name])

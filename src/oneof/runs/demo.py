@@ -1,11 +1,12 @@
 """The data of `oneof demo`: scikit-learn's digits with votes of simulated people, and how often labels made from them are right."""
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from PIL import Image
 from pyarrow.csv import read_csv
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
@@ -17,6 +18,8 @@ ACCURACIES = {"ann": 0.8, "bob": 0.7, "cleo": 0.6, "dora": 0.5, "emil": 0.4}  # 
 NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 N_NEW = 360  # digits without votes
 MAX_LEVEL = 16  # of a pixel
+SIDE = 8  # pixels of a picture
+PICTURES = "pictures"  # the folder with a file per digit
 
 Words = NDArray[np.str_]
 
@@ -67,7 +70,7 @@ def _confusion(pixels: NDArray[np.float64], digits: NDArray[np.intp]) -> NDArray
 
 
 def write_tables(digits: Digits, folder: Path) -> None:
-    """Write votes.csv with a line per vote; features.csv and new.csv with a line per digit."""
+    """Write votes.csv with a line per vote; features.csv and new.csv with a line per digit; and the pictures of features.csv."""
     n_voted, n_people = digits.votes.shape
     items = np.arange(len(digits.pixels))
     votes = {
@@ -77,10 +80,25 @@ def write_tables(digits: Digits, folder: Path) -> None:
     }
     write_sheet(pa.table(votes), folder / "votes.csv")
     for name, rows in (("features.csv", slice(n_voted)), ("new.csv", slice(n_voted, None))):
-        table = {"item": items[rows]}
+        table: dict[str, Any] = {"item": items[rows]}
+        if name == "features.csv":
+            table["picture"] = _write_pictures(digits.pixels[rows], folder)
         for j, column in enumerate(digits.pixels[rows].T):
             table[f"pixel{j}"] = column
         write_sheet(pa.table(table), folder / name)
+
+
+def _write_pictures(pixels: NDArray[np.float64], folder: Path) -> list[str]:
+    """Write a PNG per digit, dark on white, for people to look at; return their paths below the folder."""
+    (folder / PICTURES).mkdir(exist_ok=True)
+    paths = []
+    for i, levels in enumerate(pixels.reshape(-1, SIDE, SIDE)):
+        brightness = 255 * (1 - levels / MAX_LEVEL)
+        image = Image.fromarray(brightness.astype(np.uint8))
+        path = f"{PICTURES}/{i:04}.png"
+        image.resize((16 * SIDE, 16 * SIDE), Image.Resampling.BICUBIC).save(folder / path)
+        paths.append(path)
+    return paths
 
 
 def compare_labels(digits: Digits, folder: Path) -> list[LabelQuality]:

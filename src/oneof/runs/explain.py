@@ -42,13 +42,16 @@ def reason(row: dict[str, Any], labels: Sequence[str], n_models: int) -> str:
     sentences = []
     if row.get("by"):
         sentences.append(f"{row['by']} looked at it and was unsure.")
+    votes = row.get("votes")
+    if votes:
+        sentences.append(_describe_votes(row["label"], votes))
     for removal in row["removed"]:
         sentences.append(describe_removal(removal, row["trained"]))
     if len(row["original"]) == 1:
         sentences.append(f"'{row['label']}' is the only candidate.")
     else:
         supporters = _supporters(row["agreement"], n_models)
-        sentences.append(f"{supporters} '{row['label']}', with probability {row['probability']:.2f}.")
+        sentences.append(f"{supporters} '{row['label']}', with probability {_two_digits(row['probability'])}.")
         if row["ask"]:
             sentences.append(f"Its lead over the next candidate is {row['margin']:.2f}.")
     outside = row["outside"]
@@ -62,6 +65,23 @@ def reason(row: dict[str, Any], labels: Sequence[str], n_models: int) -> str:
         commonest, count = neighbour_labels.most_common(1)[0]
         sentences.append(f"{count} of the {len(neighbours)} nearest settled rows are '{commonest}'.")
     return " ".join(sentences)
+
+
+def _describe_votes(label: str, votes: Sequence[dict[str, Any]]) -> str:
+    """Say how many of the votes on a row are for its label."""
+    total = sum(vote["votes"] for vote in votes)
+    for_label = sum(vote["votes"] for vote in votes if vote["label"] == label)
+    noun = "vote is" if total == 1 else "votes are"
+    if for_label == 0:
+        return f"None of the {total:g} {noun} for '{label}'."
+    return f"{for_label:g} of {total:g} {noun} for '{label}'."
+
+
+def _two_digits(probability: float) -> str:
+    """Format a probability, so that one below 1 is never shown as 1."""
+    if 0.995 <= probability < 1:
+        return "more than 0.99"
+    return f"{probability:.2f}"
 
 
 def _supporters(agreement: float, n_models: int) -> str:

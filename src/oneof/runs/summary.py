@@ -1,6 +1,7 @@
 """Summarise a run in a few lines, as `oneof fit` prints them at its end."""
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from oneof.data.column_uses import summary_lines
@@ -16,15 +17,13 @@ def summary_rows(run: Run) -> list[tuple[str, str]]:
     metadata = run.metadata
     purified = run.decided
     n_to_review = pc.sum(purified["ask"]).as_py() or 0
-    size_before = pc.mean(pc.list_value_length(purified["original"])).as_py()
-    size_after = pc.mean(pc.list_value_length(purified["kept"])).as_py()
     column_lines = [one_line(line) for line in summary_lines(metadata.get("columns", {}))]
     learners = [f"{name} {weight:.0%}" for name, weight in metadata["learners"].items()]
     rows = [
         ("labels of this table", label_accuracy_in_words(run)),
         ("rows, features, classes", f"{metadata['n']:,}, {metadata['d']:,}, {len(metadata['classes']):,}"),
         ("columns", "\n".join(column_lines)),
-        ("labels per set", f"{size_before:.2f} given, {size_after:.2f} kept"),
+        _describe_candidates(purified),
         ("learners", ", ".join(learners) or "votes alone"),
         ("chosen by", in_words(metadata["rule"])),
         ("accuracy on new rows", AccuracyEstimate(**metadata["estimate"]).in_words),
@@ -32,6 +31,18 @@ def summary_rows(run: Run) -> list[tuple[str, str]]:
         ("seconds", f"{metadata['seconds']:,}"),
     ]
     return [(name, value) for name, value in rows if value]
+
+
+def _describe_candidates(purified: pa.Table) -> tuple[str, str]:
+    """Return the mean size of the sets before and after purification, or the votes per row."""
+    if "votes" in purified.column_names:
+        n = max(purified.num_rows, 1)
+        n_votes = pc.sum(pc.struct_field(pc.list_flatten(purified["votes"]), "votes")).as_py() or 0
+        n_labels = pc.sum(pc.list_value_length(purified["votes"])).as_py() or 0
+        return "votes per row", f"{n_votes / n:.1f}, for {n_labels / n:.2f} different labels"
+    size_before = pc.mean(pc.list_value_length(purified["original"])).as_py()
+    size_after = pc.mean(pc.list_value_length(purified["kept"])).as_py()
+    return "labels per set", f"{size_before:.2f} given, {size_after:.2f} kept"
 
 
 def label_accuracy_in_words(run: Run) -> str:

@@ -137,7 +137,7 @@ def _join_list(cell: list[Any], separator: str) -> str:
             described = ", ".join(_describe_detail(name, value) for name, value in details)
             texts.append(f"{label} ({described})")
         else:
-            texts.append(str(label))
+            texts.append(f"{label:g}" if isinstance(label, float) else str(label))
     return separator.join(texts)
 
 

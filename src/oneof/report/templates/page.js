@@ -2,6 +2,7 @@
 // The table of rows: search, filter, sort, page. Strings of the data only ever become text nodes.
 (() => {
   const PAGE = 50;
+  const MAX_CHIPS = 10; // candidates of a row that are shown, the most probable ones
   const data = JSON.parse(document.getElementById("data").textContent);
   const at = Object.fromEntries(data.columns.map((name, k) => [name, k]));
   const get = (row, name) => row[at[name]];
@@ -23,6 +24,7 @@
     decided: (row) => get(row, "decision"),
     open: (row) => get(row, "kept").length > 1,
     outside: (row) => get(row, "outside") >= 0,
+    overruled: (row) => votesFor(row, get(row, "label")) < mostVotes(row),
     wrong: (row) => get(row, "gold") >= 0 && get(row, "gold") !== get(row, "label"),
   };
 
@@ -62,23 +64,37 @@
 
   function chips(row) {
     const kept = new Set(get(row, "kept"));
-    return get(row, "original").flatMap((k) => {
+    const shares = get(row, "shares");
+    const candidates = get(row, "original");
+    const nodes = candidates.slice(0, MAX_CHIPS).flatMap((k, i) => {
       const kind = k === get(row, "label") ? "chip taken" : "chip";
-      return [element(kept.has(k) ? "span" : "del", { class: kind }, label(k)), " "];
+      let note = `\u00a0${shares[i]}\u00a0%`;
+      if (data.voted) note += `, ${countVotes(votesFor(row, k))}`;
+      return [element(kept.has(k) ? "span" : "del", { class: kind }, label(k), element("small", {}, note)), " "];
     });
+    if (candidates.length > MAX_CHIPS) nodes.push(`and ${candidates.length - MAX_CHIPS} less probable`);
+    const isNamed = candidates.includes(get(row, "label"));
+    if (!isNamed) nodes.unshift(element("span", { class: "chip taken" }, label(get(row, "label")), element("small", {}, "\u00a0named by nobody")), " ");
+    return nodes;
   }
+
+  const countVotes = (n) => `${n} ${n === 1 ? "vote" : "votes"}`;
+  const votesFor = (row, k) => get(row, "votes").find(([name]) => name === named(k))?.[1] ?? 0;
+  const mostVotes = (row) => Math.max(0, ...get(row, "votes").map(([, n]) => n));
 
   function reasons(row) {
     const describe = (round, margin, networks) => round === 0
       ? ` was removed before training: judged by the other rows, the best candidate leads it by ${margin.toFixed(2)}`
       : ` was removed in round ${round} by ${networks} of ${get(row, "trained")} networks, when the best candidate led it by ${margin.toFixed(2)}`;
-    const votes = get(row, "votes").map(([name, n]) => element("li", {}, String(n), n === 1 ? " vote for " : " votes for ", element("bdi", { class: "label" }, name)));
     const removals = get(row, "removed").map(([k, ...removal]) => element("li", {}, label(k), describe(...removal)));
     const outside = get(row, "outside");
     if (outside >= 0) removals.push(element("li", {}, "the models are confident of ", label(outside), ", which is not a candidate"));
-    if (!removals.length && !votes.length) return [];
+    const models = get(row, "original").length > 1 && get(row, "trained") > 0;
+    if (models) removals.push(element("li", {}, `${percent(get(row, "agreement"), 0)} of the models predict `, label(get(row, "label"))));
+    if (data.voted) removals.unshift(element("li", {}, `${votesFor(row, get(row, "label"))} of ${countVotes(get(row, "votes").reduce((sum, [, n]) => sum + n, 0))} for `, label(get(row, "label"))));
+    if (!removals.length) return [];
     const summary = element("summary", {}, "why", element("span", { class: "hidden" }, ` row ${get(row, "row")}`));
-    return [element("details", {}, summary, element("ul", {}, ...votes, ...removals))];
+    return [element("details", {}, summary, element("ul", {}, ...removals))];
   }
 
   function line(row) {
@@ -90,10 +106,9 @@
       element("th", { scope: "row", class: "n", "data-name": "row" }, String(get(row, "row")), ...(get(row, "picture") ? [element("img", { class: "picture", src: get(row, "picture"), alt: "" })] : []), ...(get(row, "item") ? [element("bdi", { class: "item" }, get(row, "item"))] : [])),
       element("td", {}, label(get(row, "label")), ...marks),
       number("probability", percent(get(row, "probability"), 1)),
-      number("margin", get(row, "margin").toFixed(2)),
-      number("agreement", percent(get(row, "agreement"), 0)),
-      element("td", { class: "chips full" }, ...chips(row), ...reasons(row)),
     ];
+    if (shown.has("margin")) cells.push(number("margin", get(row, "margin").toFixed(2)), number("agreement", percent(get(row, "agreement"), 0)));
+    cells.push(element("td", { class: "chips full" }, ...chips(row), ...reasons(row)));
     if (shown.has("group")) cells.push(element("td", { "data-name": "group" }, element("bdi", { class: "label" }, get(row, "group") ?? "")));
     if (shown.has("gold")) cells.push(element("td", { "data-name": "gold" }, ...(get(row, "gold") < 0 ? ["–"] : [label(get(row, "gold"))])));
     return element("tr", {}, ...cells);

@@ -1,0 +1,109 @@
+"""Choose what people want to know of each row: its candidates in order of probability, under votes only those that were named."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+_PROBABILITY_DIGITS = 4
+# Columns of the purified table that `oneof clean` writes, in this order; the others are for programs.
+PLAIN_COLUMNS = (
+    "row",
+    "label",
+    "probability",
+    "ask",
+    "queue",
+    "original",
+    "votes",
+    "probabilities",
+    "kept",
+    "outside",
+    "group",
+    "gold",
+    "decided",
+    "by",
+    "why",
+)
+_NOT_WITH_VOTES = ("kept", "outside")  # under votes any label may be right, and none is removed
+
+
+def id_column(metadata: Mapping[str, Any]) -> str | None:
+    """Return the column of the training table that has the ids of the items that people voted on; None without votes."""
+    votes = metadata["asked"].get("votes")
+    if not votes:
+        return None
+    return str(votes.get("on") or votes["item"])
+
+
+def plain_table(table: pa.Table) -> pa.Table:
+    """Return the columns that people want to know, with candidates in order of probability.
+
+    `original` has the candidates, under votes those that somebody named; `votes` and `probabilities` have a number for each.
+    """
+    originals = []
+    probabilities = []
+    vote_counts = []
+    for row in _candidate_cells(table):
+        candidates = ordered_candidates(row)
+        originals.append([label for label, _, _ in candidates])
+        probabilities.append([round(probability, _PROBABILITY_DIGITS) for _, probability, _ in candidates])
+        vote_counts.append([votes for _, _, votes in candidates])
+    columns: dict[str, Any] = {name: table[name] for name in table.column_names}
+    columns["original"] = pa.array(originals, pa.list_(pa.string()))
+    columns["probabilities"] = pa.array(probabilities, pa.list_(pa.float64()))
+    has_votes = "votes" in columns
+    if has_votes:
+        columns["votes"] = pa.array(vote_counts, pa.list_(pa.float64()))
+    names = []
+    for name in PLAIN_COLUMNS:
+        if name in columns and not (has_votes and name in _NOT_WITH_VOTES):
+            names.append(name)
+    return pa.table({name: columns[name] for name in names})
+
+
+def with_named_labels(table: pa.Table) -> pa.Table:
+    """Return the purified table with the labels that people named as candidates; without votes, as it is.
+
+    Where people voted, every label is a candidate of every row, since all of them may have erred.
+    """
+    if "votes" not in table.column_names:
+        return table
+    originals = []
+    distributions = []
+    for row in _candidate_cells(table):
+        candidates = ordered_candidates(row)
+        originals.append([label for label, _, _ in candidates])
+        distributions.append([probability for _, probability, _ in candidates])
+    original = pa.array(originals, table.schema.field("original").type)
+    distribution = pa.array(distributions, table.schema.field("distribution").type)
+    for name, column in (("original", original), ("kept", original), ("distribution", distribution)):
+        table = table.set_column(table.column_names.index(name), name, [column])
+    return table
+
+
+def ordered_candidates(row: Mapping[str, Any]) -> list[tuple[str, float, float]]:
+    """Return the candidates of a row with probability and votes, the most probable first; under votes those that were named."""
+    votes = row.get("votes")
+    counts: dict[str, float] = {}
+    for vote in votes or ():
+        counts[vote["label"]] = float(vote["votes"])
+    candidates = []
+    probability_of = dict(zip(row["original"], row["distribution"], strict=True))
+    for label, probability in probability_of.items():
+        if votes is None or label in counts:
+            candidates.append((label, float(probability), counts.get(label, 0.0)))
+    candidates.sort(key=lambda candidate: (-candidate[1], -candidate[2]))
+    return candidates
+
+
+def _candidate_cells(table: pa.Table) -> list[dict[str, Any]]:
+    """Return the cells of each row that `ordered_candidates` needs; a row without votes has an empty list of them."""
+    names = ["original", "distribution"]
+    has_votes = "votes" in table.column_names
+    if has_votes:
+        names.append("votes")
+    rows: list[dict[str, Any]] = table.select(names).to_pylist()
+    if has_votes:
+        for row in rows:
+            row["votes"] = row["votes"] or []
+    return rows
