@@ -24,6 +24,22 @@ def test_the_index_lists_the_scripts_and_no_others(kind):
     ]
 
 
+def test_questions_lead_to_scripts_that_are_there():
+    questions = INDEX.split("## Which script answers your question?")[1].split("\n## ")[0]
+    named = set(re.findall(r"`((?:accuracy|robustness|speed)/\w+\.py)`", questions))
+    assert len(named) > 20
+    assert [name for name in named if not (BENCHMARKS / name).exists()] == []
+
+
+def test_every_file_of_results_is_named_somewhere():
+    texts = [INDEX]
+    for folder, pattern in (("docs", "*.md"), ("benchmarks", "*.py"), ("src", "*.py"), ("tests", "*.py")):
+        texts += [path.read_text("utf-8") for path in (ROOT / folder).rglob(pattern)]
+    everything = "\n".join(texts)
+    results = [path for path in (ROOT / "results").rglob("*.json*") if "tiny" not in path.parts]
+    assert [path.name for path in results if path.name not in everything] == []
+
+
 def test_rows_and_pages_of_the_index_are_there():
     named = re.findall(r"`((?:results|docs)/[^`]+)`", INDEX)
     assert len(named) > 20

@@ -191,7 +191,7 @@ def test_tasks_go_out_as_they_came_in_and_stars_are_gold(tmp_path: Path, capsys:
     for more, wanted in (([], [row["row"] for row in run.decided.to_pylist() if row["ask"]]), (["--all"], range(60))):
         code, _, said = command("clean", run.folder, "--out", tmp_path / "out.json", *more, capsys=capsys)
         assert code == 0, said
-        found = json.loads((tmp_path / "out.json").read_text())
+        found = sorted(json.loads((tmp_path / "out.json").read_text()), key=lambda task: task["id"])
         assert [(task["id"], task["data"]["own"], task["data"]["row"]) for task in found] == [
             (700 + i, i, i) for i in wanted
         ]

@@ -1,5 +1,6 @@
 """`oneof clean RUN --out LABELS`: write the label of every training row, and why it was chosen."""
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,6 +10,7 @@ from oneof.cli.columns import RunFolder
 from oneof.cli.terminal import echo
 
 if TYPE_CHECKING:
+    from oneof.review.label_studio_tasks import TaskContent
     from oneof.runs.clean import CleanSummary
     from oneof.runs.folder import Run
 
@@ -23,7 +25,8 @@ def clean(
     details: Annotated[bool, typer.Option("--details", help="Write everything that is known of a row: also margin, agreement, removals, similar rows and the gain of a review.")] = False,
     all_rows: Annotated[bool, typer.Option("--all", rich_help_panel=LABEL_STUDIO, help="Write all rows, not only those to ask a person about.")] = False,
     from_name: Annotated[str, typer.Option(metavar="NAME", rich_help_panel=LABEL_STUDIO, help="Name of the Choices control.")] = "label",
-    to_name: Annotated[str, typer.Option(metavar="NAME", rich_help_panel=LABEL_STUDIO, help="Name of the object that is labelled.")] = "text",
+    to_name: Annotated[str | None, typer.Option(metavar="NAME", rich_help_panel=LABEL_STUDIO, help="Name of the object that is labelled. Default: image, text or cells, as in `oneof label-studio RUN --config`.")] = None,
+    picture_url: Annotated[str | None, typer.Option(metavar="PREFIX", rich_help_panel=LABEL_STUDIO, help="What to write before the names of picture files, such as https://example.org/pictures/. Default: Label Studio serves them from the disk.")] = None,
 ) -> None:  # fmt: skip
     """Write the label of every training row, why it was chosen, and which rows to ask a person about, in order."""
     from oneof.runs.folder import Run
@@ -31,8 +34,13 @@ def clean(
 
     check_out(out, (*ENDINGS, ".json"))
     opened = Run.open(run)
+    content = None
     if out.suffix.lower() == ".json":
-        summary = _write_tasks(opened, out, column or [], all_rows=all_rows, from_name=from_name, to_name=to_name)
+        from oneof.review.label_studio_tasks import TaskContent
+
+        content = TaskContent.of(opened, picture_url)
+        names = (from_name, to_name or content.to_name)
+        summary = _write_tasks(opened, content, out, column or [], all_rows=all_rows, names=names)
     else:
         from oneof.runs.clean import write_labels
 
@@ -46,14 +54,16 @@ def clean(
     echo(message)
     if summary.warning:
         echo(summary.warning)
+    if content is not None:
+        _echo_next_step(run, content)
 
 
 def _write_tasks(
-    run: "Run", out: Path, columns: list[str], *, all_rows: bool, from_name: str, to_name: str
+    run: "Run", content: "TaskContent", out: Path, columns: list[str], *, all_rows: bool, names: tuple[str, str]
 ) -> "CleanSummary":
     """Write tasks for Label Studio, in memory: it shows no more rows than people look at."""
     from oneof.review.cards import Items
-    from oneof.review.label_studio import tasks, tasks_of, write_tasks
+    from oneof.review.label_studio_tasks import tasks, tasks_of, write_tasks
     from oneof.runs.clean import CleanSummary
     from oneof.runs.explain import explained
     from oneof.runs.purified import lost_labels
@@ -69,8 +79,23 @@ def _write_tasks(
         copied = {name: cells[name] for name in columns}
     if not all_rows:
         table = table.filter(table["ask"])
-    write_tasks(tasks(table, copied, from_name=from_name, to_name=to_name, known=tasks_of(run)), out)
+    from_name, to_name = names
+    write_tasks(tasks(table, run.metadata["classes"], content, copied, from_name, to_name, tasks_of(run)), out)
     n_outside = table.num_rows - table["outside"].null_count
     return CleanSummary(
         table.num_rows, sum(table["ask"].to_pylist()), n_outside, sum(table["decided"].to_pylist()), warning
     )
+
+
+def _echo_next_step(run: Path, content: "TaskContent") -> None:
+    """Say how Label Studio shows the tasks."""
+    if not content.items.cells:
+        echo("the tasks show row numbers alone: the training file is missing, or has changed since the fit.")
+    echo(f"the labelling interface for them: oneof label-studio {shlex.quote(str(run))} --config")
+    if content.images and content.picture_url is None:
+        folder = content.items.folder.resolve()
+        echo(
+            f"to show pictures: start Label Studio with LABEL_STUDIO_LOCAL_FILES_SERVING_ENABLED=true "
+            f"LABEL_STUDIO_LOCAL_FILES_DOCUMENT_ROOT={shlex.quote(str(folder.parent))}, and add {folder} "
+            "to the project as a source storage of local files"
+        )

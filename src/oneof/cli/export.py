@@ -1,4 +1,4 @@
-"""`oneof export RUN --onnx FILE` or `--torch FILE`: write the model for other programs."""
+"""`oneof export RUN`: write the model for other programs, or as a folder to share."""
 
 from pathlib import Path
 from typing import Annotated
@@ -13,19 +13,30 @@ def export(
     run: RunFolder,
     onnx: Annotated[Path | None, typer.Option(metavar="FILE", help="ONNX model to write: columns in, probabilities and a label out. Needs onnx and onnxruntime.")] = None,
     torch: Annotated[Path | None, typer.Option(metavar="FILE", help="torch.export program to write, a .pt2 file: columns in, probabilities out. Needs torch alone.")] = None,
+    hugging_face: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Folder to write, to be shared on the Hugging Face Hub or elsewhere: the model and a model card, without the training rows.")] = None,
+    mlflow: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Folder to write in the format of MLflow, to be served or registered. Needs mlflow-skinny or mlflow.")] = None,
 ) -> None:  # fmt: skip
-    """Write the model, encoding of columns included, for programs without oneof; its predictions are compared first."""
+    """Write the model, encoding of columns included, for programs without oneof, or as a folder to share.
+
+    The predictions of --onnx and --torch are compared with those of the run first.
+    """
     from oneof.runs.export import export_model
     from oneof.runs.folder import Run
     from oneof.storage.sheets import check_out
 
-    if onnx is None and torch is None:
-        raise ValueError("export needs --onnx FILE or --torch FILE; got neither. Give one of them.")
+    if onnx is None and torch is None and hugging_face is None and mlflow is None:
+        raise ValueError(
+            "export needs --onnx FILE, --torch FILE, --hugging-face FOLDER or --mlflow FOLDER; got none. Give one of them."
+        )
+    for folder in (hugging_face, mlflow):
+        if folder is not None and folder.exists():
+            raise ValueError(f"a folder to export to must be new; {folder} exists. Give another name.")
     if onnx is not None:
         check_out(onnx, (".onnx",))
     if torch is not None:
         check_out(torch, (".pt2",))
-    model = Run.open(run).model
+    opened = Run.open(run)
+    model = opened.model
     n_classes = len(model.classes)
     if onnx is not None:
         difference = export_model(model, onnx)
@@ -39,5 +50,17 @@ def export(
             f"wrote {torch}: columns as in the table to {n_classes} probabilities; "
             f"torch.export differs by {difference:.1g} at most"
         )
+    if hugging_face is not None:
+        from oneof.runs.model_card import CARD, write_model_folder
+
+        write_model_folder(opened, hugging_face)
+        echo(f"wrote {hugging_face}: the model, and {CARD} about it. To share it: hf upload NAME/MODEL {hugging_face}")
+    if mlflow is not None:
+        from oneof.runs.mlflow import save_model
+
+        save_model(opened, mlflow)
+        echo(f"wrote {mlflow}: a model of MLflow. To serve it: mlflow models serve -m {mlflow} --env-manager local")
+    if onnx is None and torch is None:
+        return
     for line in model.encoding.derived_features:
         echo(f"{line}: compute them before you call the model")

@@ -1,4 +1,4 @@
-"""`oneof label-studio RUN`: be the machine-learning backend of a Label Studio project."""
+"""`oneof label-studio RUN`: be the machine-learning backend of a Label Studio project; `--config` prints its labelling configuration."""
 
 from functools import partial
 from pathlib import Path
@@ -16,12 +16,16 @@ def label_studio(
     port: Annotated[int, typer.Option(min=0, max=65535, metavar="N", help="Port of the backend.")] = 9090,
     auth: Annotated[bool, typer.Option("--auth/--no-auth", help="Answer only requests with the password that is printed.")] = True,
     new_password: Annotated[bool, typer.Option("--new-password", help="Draw another password. Default: the one that the run had last time.")] = False,
+    config: Annotated[bool, typer.Option("--config", help="Print the labelling configuration (XML) for the tasks that `oneof clean RUN --out tasks.json` writes, and end.")] = False,
 ) -> None:  # fmt: skip
     """Serve predictions to Label Studio on this machine, and keep its annotations as decisions about the run.
 
     In Label Studio: Settings, Model, Connect Model, with the address that is printed and basic authentication; Webhooks, with
     /webhook behind the address and the header that is printed.
     """
+    if config:
+        _print_config(run)
+        return
     from oneof.review.label_studio import USER, Backend
     from oneof.review.session import Review
     from oneof.review.tokens import new_token, remembered_token
@@ -37,6 +41,15 @@ def label_studio(
     if token is not None:
         instruction += f", user {USER}, password {token}; the header of webhooks is Authorization: Token {token}"
     serve(server, instruction)
+
+
+def _print_config(run: Path) -> None:
+    """Print the labelling configuration of a project with the tasks of this run."""
+    from oneof.review.label_studio_tasks import TaskContent, labelling_config
+    from oneof.runs.folder import Run
+
+    opened = Run.open(run)
+    typer.echo(labelling_config(TaskContent.of(opened), opened.metadata["classes"]))
 
 
 def _remember(run: Path, token: str) -> None:

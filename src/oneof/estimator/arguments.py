@@ -17,6 +17,7 @@ from sklearn.utils.validation import column_or_1d
 from oneof.candidates.cells import is_missing
 from oneof.candidates.mask import Candidates
 from oneof.candidates.read import read
+from oneof.data.files.hugging_face import column_values, is_dataset_column
 
 _log = logging.getLogger(__name__)
 _MAX_SHOWN = 60  # characters of a label in a message
@@ -64,6 +65,8 @@ def are_labels(y: Any) -> bool:
 
 def read_y(y: Any, classes: Any, n: int, estimator_name: str) -> Candidates:
     """Return the candidate sets of n rows, in whatever form y has."""
+    if is_dataset_column(y):
+        y = column_values(y)
     if y is None:
         raise ValueError(f"{estimator_name} requires y to be passed, but the target y is None.")
     if are_labels(y):

@@ -88,7 +88,7 @@ class BasePartialLabelClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMe
         Parameters
         ----------
         X
-            Features [n, d]: numbers; or a pandas or polars frame or an Arrow table, which is read as a file with the same columns
+            Features [n, d]: numbers; or a pandas or polars frame, an Arrow table or a Hugging Face dataset, which is read as a file with the same columns
             is: missing values are imputed, dates become days, columns of a categorical type or of text with few values are
             categories. Identifiers, and free text where no embedder is installed, are left out with a warning.
         y

@@ -10,6 +10,7 @@ from sklearn.utils.validation import validate_data
 
 from oneof.data.dataset import Dataset
 from oneof.data.encode import Encoding, learn_encoding
+from oneof.data.files.hugging_face import dataset_table, is_dataset
 from oneof.data.roles import ColumnRoles
 from oneof.data.table import Columns, read_columns, read_features
 from oneof.ensemble.pipeline import fit
@@ -152,6 +153,8 @@ class PartialLabelClassifier(BasePartialLabelClassifier):
     verbose: bool = False
 
     def _encode_training_rows(self, X: Any) -> tuple[NDArray[Any], Encoding, NDArray[np.bool_] | None]:
+        if is_dataset(X):
+            X = dataset_table(X)
         if is_frame(X):
             validate_data(self, X, skip_check_array=True)  # sets the names of the columns
             self._dtype: type = np.float32
@@ -171,6 +174,8 @@ class PartialLabelClassifier(BasePartialLabelClassifier):
         encoding = self.model_.encoding
         from_folder = hasattr(self, "run_")
         has_names = from_folder or hasattr(self, "feature_names_in_")
+        if is_dataset(X):
+            X = dataset_table(X)
         if is_frame(X) and has_names:
             if not from_folder:
                 validate_data(self, X, reset=False, skip_check_array=True)

@@ -1,4 +1,4 @@
-"""Exchange labels with Label Studio: write tasks with predictions for its import, and serve as its machine-learning backend.
+"""Serve a run to Label Studio as its machine-learning backend.
 
 Label Studio requests predictions for tasks and reports what people annotated; training runs in the background. A task
 belongs to a row of the run by `data.row`, which `oneof clean` writes, or by the item column that votes were joined on. Other
@@ -11,30 +11,22 @@ authentication, its webhooks as a header.
 import base64
 import binascii
 import hmac
-import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
 from http import HTTPStatus
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from oneof.data.files.columns import open_table, read_numbers
 from oneof.data.supervision import label_text
 from oneof.data.table import read_columns
+from oneof.review.label_studio_tasks import FROM_NAME, TaskContent, choice, rows_by_item
 from oneof.review.server import MAX_NAME_LENGTH, Json, LocalServer, Refusal
 from oneof.review.session import MAX_ID_LENGTH, MAX_LABEL_LENGTH, Review
 from oneof.runs.decisions import Decision
-from oneof.runs.folder import Run
-from oneof.storage.files import atomic_write
 from oneof.storage.schema import NOTHING, NUMBER, find_schema_error
-from oneof.version import __version__
-from oneof.votes.label_studio import chosen_labels, is_label_studio, person
-from oneof.votes.tables import load_json
+from oneof.votes.label_studio import chosen_labels, person
 
-_BATCH_SIZE = 1 << 15  # rows converted to Python objects at a time
 # Without "<" inside a tag: a search from each of many tags that do not end would go through the whole text.
 _CONTROL_TAG = re.compile(r"<(?:Choices|Taxonomy|Labels)\b([^<>]*)>", re.IGNORECASE)
 USER = "oneof"  # of basic authentication
@@ -45,100 +37,6 @@ _ANNOTATION = {
     "lead_time": (*NUMBER, NOTHING),
     "completed_by": (int, str, dict, NOTHING),
 }
-
-
-def choice(label: str, name: str, from_name: str, to_name: str) -> dict[str, Any]:
-    """Return a label in the form of a prediction's result."""
-    return {
-        "id": name,
-        "from_name": from_name,
-        "to_name": to_name,
-        "type": "choices",
-        "value": {"choices": [label]},
-    }
-
-
-def tasks(
-    explained: pa.Table, data: Mapping[str, Sequence[Any]], from_name: str, to_name: str, known: Mapping[int, Json] = {}
-) -> Iterator[Json]:
-    """Yield one task per row, with the resolved label as its prediction.
-
-    Parameters
-    ----------
-    explained : pyarrow.Table
-        The purified table with the columns `queue` and `why`.
-    data : mapping
-        Columns of the training file to add to `data` of the tasks, by name.
-    from_name, to_name : str
-        As in `<Choices name=from_name toName=to_name>` of the labelling configuration.
-    known : mapping
-        The tasks of Label Studio that rows came from; these rows keep the `id` and `data` of their task.
-    """
-    columns = explained.select(["row", "label", "probability", "why", "queue"])
-    for batch in columns.to_batches(max_chunksize=_BATCH_SIZE):
-        for row in batch.to_pylist():
-            number = row["row"]
-            known_task = known.get(number, {})
-            task: Json = {}
-            if known_task:
-                task["id"] = known_task["id"]
-            task["data"] = {
-                **known_task.get("data", {}),
-                "row": number,
-                "oneof_why": row["why"],
-                "oneof_queue": row["queue"],
-            }
-            for name, column in data.items():
-                task["data"][name] = column[number]
-            prediction = {
-                "model_version": f"oneof {__version__}",
-                "score": round(row["probability"], 6),
-                "result": [choice(row["label"], f"row-{number}", from_name, to_name)],
-            }
-            task["predictions"] = [prediction]
-            yield task
-
-
-def tasks_of(run: Run) -> dict[int, Json]:
-    """Return the tasks of the Label Studio export that the run's votes came from, by row; empty for other votes."""
-    row_of_item = rows_by_item(run)
-    if not row_of_item:
-        return {}
-    path = Path(run.metadata["asked"]["votes"]["path"])
-    if path.suffix != ".json" or not path.is_file() or not is_label_studio(path):
-        return {}
-    task_of_item = {}
-    for task in load_json(path):
-        if "data" in task:
-            task_of_item[label_text(task["id"])] = task
-    task_of_row = {}
-    for item, row in row_of_item.items():
-        if item in task_of_item:
-            task_of_row[row] = task_of_item[item]
-    return task_of_row
-
-
-def rows_by_item(run: Run) -> dict[str, int]:
-    """Return the row of each item that votes were joined on; empty for a run without votes or if the table is missing."""
-    votes = run.metadata["asked"].get("votes")
-    file = Path(run.metadata["file"])
-    if not votes or not file.is_file():
-        return {}
-    item_column = votes["item"]
-    _, columns = read_numbers(open_table(file), [], [item_column])
-    return {label_text(cell): row for row, cell in enumerate(columns[item_column])}
-
-
-def write_tasks(every: Iterator[Json], path: Path) -> None:
-    """Write tasks as a JSON list, one task per line."""
-    with atomic_write(path) as file:
-        file.write(b"[\n")
-        separator = b""
-        for task in every:
-            text = json.dumps(task, ensure_ascii=False, allow_nan=False)
-            file.write(separator + text.encode())
-            separator = b",\n"
-        file.write(b"\n]\n")
 
 
 class Backend(LocalServer):
@@ -158,7 +56,8 @@ class Backend(LocalServer):
 
     def __init__(self, review: Review, port: int, token: str | None = None) -> None:
         self.token = token
-        self.control_names = ("label", "text")  # name and toName of the control; `set_up` replaces them
+        # Name and toName of the control, as in our configuration; `set_up` replaces them by those of the project.
+        self.control_names = (FROM_NAME, TaskContent(review.items).to_name)
         self.row_of_item = rows_by_item(review.run)
         self.routes = {
             "GET /": self._health,

@@ -12,10 +12,12 @@ import pyarrow as pa
 
 from oneof.data.encode import Unseen, describe_unseen
 from oneof.data.files.columns import open_table
+from oneof.data.files.hugging_face import is_dataset
 from oneof.data.files.source import TableSource
 from oneof.data.table import read_columns
 from oneof.ensemble.model import Model
 from oneof.runs.folder import Run
+from oneof.runs.hugging_face import as_dataset
 from oneof.runs.predict import prediction_table
 
 _log = logging.getLogger(__name__)
@@ -115,12 +117,12 @@ class Predictor:
         Parameters
         ----------
         batch
-            An Arrow table or record batch; a frame of pandas; a dict of NumPy arrays [n] by column; or a NumPy array [n, d] of the
+            An Arrow table or record batch; a frame of pandas; a dataset of Hugging Face; a dict of NumPy arrays [n] by column; or a NumPy array [n, d] of the
             columns that the run was fitted to, if all of them are numbers.
 
         Returns
         -------
-        pyarrow.Table, pandas.DataFrame or dict of arrays
+        pyarrow.Table, pandas.DataFrame, datasets.Dataset or dict of arrays
             `label` and `probability` of every row, what the options add, and the copied columns.
         """
         if isinstance(batch, np.ndarray):
@@ -133,6 +135,8 @@ class Predictor:
             frame = predicted.to_pandas()
             frame.index = batch.index
             return frame
+        if is_dataset(batch):
+            return as_dataset(predicted)
         return predicted
 
     def map_batches(self, batches: Iterable[Any]) -> Iterator[Any]:

@@ -4,8 +4,8 @@ from importlib import import_module
 from typing import Any
 
 
-def load_package(module: str, purpose: str, function: str | None = None) -> Any:
-    """Import a package, or a function of it.
+def load_package(module: str, purpose: str, function: str | None = None, extra: str | None = None) -> Any:
+    """Import a package, or a function of it; `extra` is the extra of oneof that installs it.
 
     Raises ValueError that distinguishes a package that is not installed from one that is installed but cannot be imported.
     """
@@ -17,7 +17,8 @@ def load_package(module: str, purpose: str, function: str | None = None) -> Any:
         return getattr(package, function)  # some packages import their parts only now
     except Exception as error:  # a broken package may raise anything: torchvision with another torch a RuntimeError
         if isinstance(error, ModuleNotFoundError) and error.name == module:
-            problem = f"it is not installed. Run: pip install {name}."
+            to_install = name if extra is None else f"'oneof[{extra}]'"
+            problem = f"it is not installed. Run: pip install {to_install}."
         else:
             cause = _describe_root_cause(error)
             problem = f"it is installed, but cannot be imported ({cause}). Install it again, or what it names."

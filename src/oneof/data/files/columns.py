@@ -17,6 +17,7 @@ import pyarrow.parquet
 from numpy.typing import NDArray
 
 from oneof.data.files.delimited import open_delimited
+from oneof.data.files.hugging_face import dataset_table, is_dataset
 from oneof.data.files.source import (
     Chunk,
     TableSource,
@@ -38,7 +39,7 @@ Cells = dict[str, list[Any]]  # by column
 
 
 def open_table(table: Any) -> TableSource:
-    """Open a path to .parquet, .csv or .tsv or to a folder of pictures, an Arrow table, or a frame of pandas, polars or any library with Arrow's protocol.
+    """Open a path to .parquet, .csv or .tsv or to a folder of pictures, an Arrow table, a frame of pandas, polars or any library with Arrow's protocol, or a dataset of Hugging Face.
 
     A source is returned as it is.
     """
@@ -54,6 +55,8 @@ def open_table(table: Any) -> TableSource:
         return _arrow(pa.table(table))
     if hasattr(table, "iloc") and hasattr(table, "dtypes"):
         return _pandas(table)
+    if is_dataset(table):
+        return replace(_arrow(dataset_table(table)), name="the dataset")
     frame = _interchanged(table)
     if frame is not None:
         return replace(_arrow(frame), name="the frame")
