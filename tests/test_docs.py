@@ -46,7 +46,7 @@ def test_every_column_of_labels_csv_is_explained(pages, caplog):
     with (pages.folder("guide/start.md") / "oneof-demo/labels.csv").open(encoding="utf-8") as file:
         columns = next(csv.reader(file))
     section = (DOCS / "reference/files.md").read_text("utf-8").split("## labels.csv")[1].split("\n## ")[0]
-    explained = re.findall(r"^\| `(\w+)`", section, re.MULTILINE)
+    explained = re.findall(r"`(\w+)`", "\n".join(re.findall(r"^\| ([^|]+) \|", section, re.MULTILINE)))
     assert [column for column in columns if column not in explained] == []
 
 
@@ -100,6 +100,15 @@ def test_files_that_are_named_are_there(name):
     assert [path for path in named if not (ROOT / path).exists()] == []
     new = re.findall(r"`(src/[\w/.]+)`, \*new\*", page)
     assert [path for path in new if (ROOT / path).exists()] == []  # it has been built: say so
+
+
+@pytest.mark.parametrize(
+    "page",
+    ["votes.md", "embeddings.md", "pop.md", "accuracy.md", "serving.md"],
+    ids=["annotators disagree", "I have embeddings", "only POP", "is this number believable", "production"],
+)
+def test_a_newcomer_finds_the_page_on_the_first(page):
+    assert f"(guide/{page})" in (DOCS / "index.md").read_text("utf-8")
 
 
 def test_every_page_is_in_the_menu():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -31,6 +32,14 @@ def test_it_promises_no_package_on_an_index():
 def test_what_it_links_to_is_there():
     links = re.findall(r"\]\(([^)#]+)", README)
     assert [link for link in links if not link.startswith("https:") and not (ROOT / link).exists()] == []
+
+
+def test_its_links_lead_to_the_repository_on_pypi():
+    script = runpy.run_path(str(ROOT / ".ci/readme_for_pypi.py"))
+    page = script["with_absolute_links"](README, "https://github.com/owner/oneof", "v1.2.3")
+    assert "](https://github.com/owner/oneof/raw/v1.2.3/docs/figures/votes.png)" in page
+    assert "[Contributing](https://github.com/owner/oneof/blob/v1.2.3/CONTRIBUTING.md)" in page
+    assert re.findall(r"\]\((?!https:)[^)]*\)", page) == []
 
 
 def test_the_results_are_those_of_the_rows():
