@@ -17,6 +17,8 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from oneof.data.components import ARRAYS as COMPONENT_ARRAYS
+from oneof.data.components import Components, learn_components
 from oneof.data.embed import MODELS, embedded, open_embedder
 from oneof.data.images import ImageSpec, PictureRows, learn_image_spec, read_pictures
 from oneof.data.roles import ColumnRoles
@@ -130,12 +132,15 @@ class Encoding:
     # Images without an embedder: then nothing else is encoded, and features are uint8.
     pixels: tuple[ImageSpec, ...] = ()
     rare: dict[str, tuple[str, ...]] = field(default_factory=dict)  # column -> training values that share a feature
+    components: Components | None = None  # of very many columns of numbers and their gaps, in place of them
 
     @property
     def names(self) -> list[str]:
         """Return the names of the d features."""
-        names = list(self.numbers)
-        names += [f"{column} is missing" for column in self.gaps]
+        if self.components is not None:
+            names = [f"component {j}" for j in range(self.components.width)]
+        else:
+            names = [*self.numbers, *(f"{column} is missing" for column in self.gaps)]
         for column, values in self.categories.items():
             names += [f"{column}={value}" if value else f"{column} is missing" for value in values]
             if column in self.rare:
@@ -143,6 +148,11 @@ class Encoding:
         for vector in self._vector_columns:
             names += [f"{vector.column}[{j}]" for j in range(vector.width)]
         return names
+
+    @property
+    def n_inputs(self) -> int:
+        """Return the number of features before they are replaced by components."""
+        return len(replace(self, components=None).names)
 
     def category_codes(self, column: str) -> dict[str, int]:
         """Return the code of each training value, its feature among those of the column; rare values share the last."""
@@ -187,8 +197,9 @@ class Encoding:
 
     def to_json(self) -> dict[str, Any]:
         """Return everything but the arrays as plain values."""
-        plain = asdict(replace(self, texts=()))
+        plain = asdict(replace(self, texts=(), components=None))
         plain["texts"] = [{"column": text.column, "terms": text.terms} for text in self.texts]
+        plain["components"] = 0 if self.components is None else self.components.width
         return plain
 
     @property
@@ -196,8 +207,11 @@ class Encoding:
         """Return the arrays that `to_json` leaves out, by key."""
         arrays: dict[str, NDArray[Any]] = {}
         for i, text in enumerate(self.texts):
-            arrays[f"{i}.idf"] = text.idf
-            arrays[f"{i}.axes"] = text.axes
+            arrays[f"texts.{i}.idf"] = text.idf
+            arrays[f"texts.{i}.axes"] = text.axes
+        if self.components is not None:
+            for name in COMPONENT_ARRAYS:
+                arrays[f"components.{name}"] = getattr(self.components, name)
         return arrays
 
     @classmethod
@@ -205,9 +219,12 @@ class Encoding:
         """Restore an encoding from what `to_json` and `arrays` returned."""
         texts = []
         for i, part in enumerate(plain["texts"]):
-            idf = np.asarray(arrays[f"{i}.idf"])
-            axes = np.asarray(arrays[f"{i}.axes"])
+            idf = np.asarray(arrays[f"texts.{i}.idf"])
+            axes = np.asarray(arrays[f"texts.{i}.axes"])
             texts.append(Texts(part["column"], tuple(part["terms"]), idf, axes))
+        components = None
+        if plain.get("components"):  # runs of earlier versions have none
+            components = Components(*(np.asarray(arrays[f"components.{name}"]) for name in COMPONENT_ARRAYS))
         return cls(
             numbers=tuple(plain["numbers"]),
             fills=tuple(plain["fills"]),
@@ -218,6 +235,7 @@ class Encoding:
             texts=tuple(texts),
             pixels=tuple(ImageSpec(**part) for part in plain["pixels"]),
             rare={column: tuple(values) for column, values in plain.get("rare", {}).items()},
+            components=components,
         )
 
     @property
@@ -260,7 +278,8 @@ class Encoding:
         """
         if self.pixels:
             return self.pictures(columns, folder).levels
-        parts = [self._impute(columns.numbers)]
+        numbers = self.impute(columns.numbers)
+        parts = [numbers if self.components is None else self.components(numbers)]
         for name in self.categories:
             parts.append(self._one_hot(name, columns.non_numeric[name]))
         for part in self.embedded:
@@ -295,7 +314,7 @@ class Encoding:
                 unseen[column] = new_values
         return unseen
 
-    def _impute(self, numbers: NDArray[np.float32]) -> NDArray[np.float32]:
+    def impute(self, numbers: NDArray[np.float32]) -> NDArray[np.float32]:
         """Fill missing numbers [n, k] with the medians, and append an indicator for each column with gaps in training."""
         missing = np.isnan(numbers)
         if not self.gaps and not missing.any():
@@ -386,7 +405,7 @@ def learn_encoding(
     if not roles.text_model:
         for name in roles.text:
             texts.append(learn_texts(name, columns.non_numeric[name], columns.source))
-    return Encoding(
+    encoding = Encoding(
         numbers=tuple(columns.names),
         fills=tuple(float(np.nanmedian(column)) for column in columns.numbers.T),
         gaps=tuple(with_gaps),
@@ -396,6 +415,7 @@ def learn_encoding(
         dates=roles.dates,
         texts=tuple(texts),
     )
+    return replace(encoding, components=learn_components(encoding.impute(columns.numbers)))
 
 
 def _learn_pixel_encoding(columns: Columns, roles: ColumnRoles, folder: Path) -> Encoding:

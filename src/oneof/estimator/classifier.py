@@ -6,8 +6,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
+from sklearn.utils import Tags
 from sklearn.utils.validation import validate_data
 
+from oneof.data.components import MAX_COLUMNS, learn_sparse_components
 from oneof.data.dataset import Dataset
 from oneof.data.encode import Encoding, learn_encoding
 from oneof.data.files.hugging_face import dataset_table, is_dataset
@@ -161,14 +164,26 @@ class PartialLabelClassifier(BasePartialLabelClassifier):
             columns, roles, uses = read_features(X)
             self.columns_ = {name: asdict(use) for name, use in uses.items()}
         else:
-            X = validate_data(self, X, dtype=[np.float64, np.float32])
-            self._dtype = choose_dtype(X)
+            X = validate_data(self, X, dtype=[np.float64, np.float32], accept_sparse="csr")
             names = [f"x{j}" for j in range(X.shape[1])]
+            self.columns_ = {}
+            if issparse(X):
+                if X.shape[1] > MAX_COLUMNS:
+                    return self._encode_wide_sparse_rows(X, names)
+                X = X.toarray()
+            self._dtype = choose_dtype(X)
             columns = Columns("X", X.astype(self._dtype), names, {})
             roles = ColumnRoles(features=tuple(names), candidates=None)
-            self.columns_ = {}
         encoding = learn_encoding(columns, roles)
         return encoding.transform(columns), encoding, None
+
+    def _encode_wide_sparse_rows(self, X: Any, names: list[str]) -> tuple[NDArray[Any], Encoding, None]:
+        """Return the components of a sparse matrix that would take too much memory and time as an array."""
+        self._dtype = np.float32
+        components = learn_sparse_components(X)
+        fills = (0.0,) * len(names)
+        encoding = Encoding(tuple(names), fills, gaps=(), categories={}, embedded=(), components=components)
+        return components(X), encoding, None
 
     def _encode_new_rows(self, X: Any) -> NDArray[Any]:
         encoding = self.model_.encoding
@@ -183,13 +198,24 @@ class PartialLabelClassifier(BasePartialLabelClassifier):
             for message in encoding.unseen(columns):
                 _log.warning(message, stacklevel=3)
             return encoding.transform(columns)
-        features: NDArray[Any] = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
-        if features.shape[1] != len(encoding.names):
+        X = validate_data(self, X, dtype=[np.float64, np.float32], accept_sparse="csr", reset=False)
+        if X.shape[1] != encoding.n_inputs:
             raise ValueError(
-                f"X must be a frame with the columns of the training table; got an array of {features.shape[1]} numbers per row, "
-                f"from which {len(encoding.names)} features were made."
+                f"X must be a frame with the columns of the training table; got an array of {X.shape[1]} numbers per row, "
+                f"from which {encoding.n_inputs} features were made."
             )
-        return features.astype(self._dtype)
+        if encoding.components is not None:
+            n_numbers = len(encoding.components.axes)
+            components = encoding.components(X[:, :n_numbers])
+            others = X[:, n_numbers:]
+            return np.hstack([components, others.toarray() if issparse(X) else others], dtype=np.float32)
+        features = X.toarray() if issparse(X) else X
+        return np.asarray(features, dtype=self._dtype)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags: Tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
 
     def _train(self, data: Dataset, config: FitConfig) -> FitResult:
         resources = Resources(

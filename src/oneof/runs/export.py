@@ -167,7 +167,10 @@ def _example_columns(model: Model) -> tuple[dict[str, NDArray[Any]], NDArray[Any
     encoding = model.encoding
     features = _example_features(model)
     rng = np.random.default_rng(0)
-    numbers = features[:, : len(encoding.numbers)].copy()
+    if encoding.components is None:
+        numbers = features[:, : len(encoding.numbers)].copy()
+    else:
+        numbers = rng.normal(encoding.fills, size=(len(features), len(encoding.numbers))).astype(np.float32)
     numbers[rng.random(numbers.shape) < 0.2] = np.nan
     texts = []
     for column in encoding.categories:

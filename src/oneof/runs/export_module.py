@@ -165,12 +165,15 @@ def _kernel_predictor(regression: KernelEnsemble) -> Callable[[Tensor], Tensor]:
 class ExportModule(nn.Module):
     """Predict probabilities [n, c] from columns as they stand in a table.
 
-    numbers [n, k], NaN where missing    ->  imputed, with an indicator for each column that had missing values in training
+    numbers [n, k], NaN where missing    ->  imputed, with an indicator for each column that had missing values in training;
+                                             principal components of very many columns
     categories [n, q], as from `codes`   ->  one-hot; rare values share a feature, unknown ones have none
     vectors [n, w]                       ->  unchanged: embeddings of texts or pictures
     """
 
     fills: Tensor
+    axes: Tensor  # of components, if there are any
+    offset: Tensor
 
     def __init__(self, model: Model) -> None:
         super().__init__()
@@ -185,6 +188,10 @@ class ExportModule(nn.Module):
         self.shares = model.weights
         self.register_buffer("fills", torch.tensor(encoding.fills))
         self.gaps = [encoding.numbers.index(name) for name in encoding.gaps]
+        self.components = encoding.components is not None
+        if encoding.components is not None:
+            self.register_buffer("axes", torch.from_numpy(encoding.components.axes))
+            self.register_buffer("offset", torch.from_numpy(encoding.components.offset))
         self.values = [torch.arange(encoding.category_width(column)) for column in encoding.categories]
 
     def forward(
@@ -197,6 +204,8 @@ class ExportModule(nn.Module):
             features.append(torch.where(missing, self.fills, numbers))
             if self.gaps:
                 features.append(missing[:, self.gaps].float())
+            if self.components:
+                features = [torch.cat(features, 1) @ self.axes - self.offset]
         if categories is not None:
             for q, values in enumerate(self.values):
                 features.append((categories[:, q, None] == values).float())

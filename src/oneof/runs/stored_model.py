@@ -107,7 +107,7 @@ def _all_tensors(model: Model) -> dict[str, Tensor]:
         for name, tensor in _member_tensors(member).items():
             tensors[f"{i}.{name}"] = tensor.detach().cpu().contiguous()
     for name, array in model.encoding.arrays.items():
-        tensors[f"texts.{name}"] = torch.from_numpy(array)
+        tensors[name] = torch.from_numpy(array)
     for learner in model.others:
         for name, array in _learner_arrays(learner):
             tensors[f"{learner.kind}.{name}"] = torch.from_numpy(array)
@@ -199,6 +199,7 @@ def _check_consistency(metadata: dict[str, Any]) -> str | None:
     member_shape = _PICTURE_MEMBER if encoding["pixels"] else _TABLE_MEMBER
     error = find_schema_error(metadata["members"], [member_shape], "members")
     error = error or find_schema_error(rare, {str: [str]}, "encoding.rare")
+    error = error or find_schema_error(encoding.get("components", 0), int, "encoding.components")
     classifiers = metadata.get("own", [])  # runs of the first versions have none
     error = error or find_schema_error(classifiers, [_CLASSIFIER], "own")
     if not error and len(classifiers) != metadata["others"].count("own"):
@@ -275,10 +276,11 @@ def _build_model(metadata: dict[str, Any], tensors: dict[str, Tensor], folder: P
     groups = _by_prefix(tensors)
     text_tensors = groups.get("texts", {})
     _check_text_tensors(metadata["encoding"], text_tensors, path)
+    _check_component_tensors(metadata["encoding"], groups.get("components", {}), path)
     d = _count_features(metadata["encoding"], text_tensors)
     if d > sum(tensor.numel() for tensor in tensors.values()):  # before names are made for them
         raise _refused(path, f"describe model.safetensors; it claims {d:,} features")
-    encoding = Encoding.from_json(metadata["encoding"], text_tensors)
+    encoding = Encoding.from_json(metadata["encoding"], tensors)
     c = len(metadata["classes"])
     n_used = len(encoding.arrays)
     members = []
@@ -331,10 +333,28 @@ def _check_text_tensors(encoding: dict[str, Any], tensors: dict[str, Tensor], pa
             raise _refused(path, "describe model.safetensors; the texts there are others")
 
 
+def _check_component_tensors(encoding: dict[str, Any], tensors: dict[str, Tensor], path: Path) -> None:
+    """Raise ValueError if the components of numbers are not those that model.json describes."""
+    n_components = encoding.get("components", 0)  # runs of earlier versions have none
+    if not n_components:
+        return
+    n_columns = len(encoding["numbers"]) + len(encoding["gaps"])
+    axes = tensors.get("axes", torch.empty(0))
+    offset = tensors.get("offset", torch.empty(0))
+    fits = (
+        axes.shape == (n_columns, n_components)
+        and offset.shape == (n_components,)
+        and axes.dtype == offset.dtype == torch.float32
+        and bool((axes.sum() + offset.sum()).isfinite())
+    )
+    if not fits:
+        raise _refused(path, "describe model.safetensors; the components of numbers there are others")
+
+
 def _count_features(encoding: dict[str, Any], text_tensors: dict[str, Tensor]) -> int:
     """Return the number of features that an encoding claims to make."""
     rare = encoding.get("rare", {})
-    count = len(encoding["numbers"]) + len(encoding["gaps"])
+    count = encoding.get("components", 0) or len(encoding["numbers"]) + len(encoding["gaps"])
     for column, values in encoding["categories"].items():
         count += len(values) + (column in rare)
     for column in encoding["embedded"]:
