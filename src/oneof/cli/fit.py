@@ -190,7 +190,7 @@ def _set_torch_threads(threads: int | None, trains_on_pixels: bool, deterministi
 
 def _print_summary(run: Run, console: Terminal) -> None:
     """Print what was learned, and what to do next."""
-    from oneof.runs.summary import next_step, summary_rows, warning_about_lost_labels
+    from oneof.runs.summary import next_steps, summary_rows, warning_about_lost_labels
 
     table = Table(title=str(run.folder), show_header=False, title_justify="left")
     for name, value in summary_rows(run):
@@ -199,6 +199,5 @@ def _print_summary(run: Run, console: Terminal) -> None:
     warning = warning_about_lost_labels(run)
     if warning:
         console.print(Text(one_line(warning), style="yellow"))
-    advice = next_step(run)
-    if advice:
-        console.print(Text(advice))
+    for step in next_steps(run):
+        console.print(Text(step), soft_wrap=True)

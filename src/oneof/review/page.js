@@ -24,6 +24,7 @@ let state = null; // what the server said last about the run
 let retryTimer = null;
 let gridCards = null; // the rows of the grid, while it is shown
 let gridAt = Infinity; // when the grid appeared
+let wantsGrid = false; // false as soon as the person leaves it, even if its rows are still on their way
 let sending = Promise.resolve();
 
 /* ------------------------------------------------------------------------------------------------------- requests */
@@ -768,11 +769,13 @@ function leaveControls() {
 /* ------------------------------------------------------------------------------------------- many rows at once */
 
 function openGrid(label = "") {
+  wantsGrid = true;
   return inTurn(async () => {
     await flush();
     const heldCards = [...cards, ...answeredCards.values()]; // the others are given back
     const held = heldCards.map((card) => card.row).join(",");
     const reply = await call(`/api/grid?${new URLSearchParams({ label, held })}`);
+    if (!wantsGrid) return;
     if (reply.cards.length === 0) {
       gridCards = null;
       exhausted = false;
@@ -788,6 +791,7 @@ function openGrid(label = "") {
 }
 
 function closeGrid() {
+  wantsGrid = false;
   gridCards = null;
   exhausted = false;
   render();
@@ -883,6 +887,7 @@ function zoom(level) {
 
 $("zoom-in").addEventListener("click", () => zoom(zoomLevel * 1.5));
 $("zoom-out").addEventListener("click", () => zoom(zoomLevel / 1.5));
+window.addEventListener("resize", () => zoom(zoomLevel));
 $("zoom-close").addEventListener("click", () => $("zoom").close());
 $("zoom").addEventListener("close", () => {
   $("zoom-frame").replaceChildren();
@@ -942,11 +947,11 @@ function describeAccuracy() {
   if (accuracy) {
     const share = percent(accuracy.right / accuracy.rows);
     const interval = `${percent(accuracy.low)} to ${percent(accuracy.high)}`;
-    text = `${share} of the model's labels are right (${interval}), by ${accuracy.rows} random rows`;
+    text = `${share} of the model's labels are right (${interval}), by ${count(accuracy.rows, "random row", "random rows")}`;
     if (accuracy.unsure) text += `, ${accuracy.unsure} of them unsure`;
     text += ".";
   }
-  if (randomLeft > 0) text += ` ${randomLeft} random rows to go.`;
+  if (randomLeft > 0) text += ` ${count(randomLeft, "random row", "random rows")} to go.`;
   return text;
 }
 

@@ -323,7 +323,7 @@ class Review:
             return {
                 **self._summary[1],
                 "who": who,
-                "mine": len(mine),
+                "mine": len({decision.row for decision in mine if decision.kind != "skip"}),
                 "history": [_describe_answer(decision) for decision in last_answers],
                 "skipped": len(skipped),
                 "elsewhere": len(self.doubtful - self._answered() - self.gold.keys() - skipped),

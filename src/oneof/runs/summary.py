@@ -1,5 +1,7 @@
 """Summarise a run in a few lines, as `oneof fit` prints them at its end."""
 
+import shlex
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -63,8 +65,15 @@ def warning_about_lost_labels(run: Run) -> str | None:
     return lost_labels(run.decided)
 
 
-def next_step(run: Run) -> str | None:
-    """Return what to do to know the accuracy; None if it is measured."""
-    if run.metadata["estimate"]["by"] == "gold labels":
-        return None
-    return f"To know the accuracy: fill in {run.folder / SAMPLE_CSV} and fit again with --gold-file."
+def next_steps(run: Run) -> list[str]:
+    """Return what to do next, a line each: to know the accuracy unless it is measured, and to get the labels."""
+    steps = []
+    if run.metadata["estimate"]["by"] != "gold labels":
+        steps.append(f"To know the accuracy: fill in {run.folder / SAMPLE_CSV} and fit again with --gold-file.")
+    folder = shlex.quote(str(run.folder))
+    n_to_review = pc.sum(run.decided["ask"]).as_py() or 0
+    if n_to_review:
+        rows = "row" if n_to_review == 1 else "rows"
+        steps.append(f"To decide the {n_to_review:,} doubtful {rows} in a browser: oneof review {folder}")
+    steps.append(f"To get the labels: oneof clean {folder} --out labels.csv")
+    return steps
