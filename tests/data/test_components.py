@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from oneof.data.components import MAX_COLUMNS, N_COMPONENTS, N_SPARSE_COMPONENTS, learn_components, learn_sparse_components
+from oneof.data.components import (
+    MAX_COLUMNS,
+    N_COMPONENTS,
+    N_SPARSE_COMPONENTS,
+    learn_components,
+    learn_sparse_components,
+)
 from oneof.data.encode import Encoding, learn_encoding
 from oneof.data.roles import ColumnRoles
 from oneof.data.table import Columns
@@ -47,7 +53,8 @@ def test_an_encoding_with_components_is_stored_and_read_back():
     columns.numbers[3, 5] = np.nan
     encoding = learn_encoding(columns, roles)
     features = encoding.transform(columns)
-    assert features.shape == (300, encoding.components.width) and encoding.names[1] == "component 1"
+    assert features.shape == (300, encoding.components.width)
+    assert encoding.names[1] == "component 1"
     assert encoding.n_inputs == WIDTH + 1  # with an indicator of the gap
     restored = Encoding.from_json(encoding.to_json(), encoding.arrays)
     np.testing.assert_array_equal(restored.transform(columns), features)

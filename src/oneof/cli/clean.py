@@ -54,7 +54,9 @@ def clean(
     echo(message)
     if summary.warning:
         echo(summary.warning)
-    if content is not None:
+    if content is not None and summary.n_rows == 0:
+        echo("no row needs a person; --all writes every row.")
+    elif content is not None:
         _echo_next_step(run, content)
 
 

@@ -82,7 +82,7 @@ def _what_it_is(run: Run) -> str:
     metadata = run.metadata
     source = "votes of annotators" if metadata.get("people") else "candidate labels"
     name = _escaped(Path(metadata["file"]).stem)
-    return f"""# A classifier of {name}
+    return f"""# A classifier trained on {name}
 
 It gives one of {len(metadata["classes"]):,} labels with a probability. It was trained by oneof {metadata["oneof"]} on {source}: several labels per row, of
 which one is right. No row had to have a known true label.
@@ -93,6 +93,7 @@ def _how_to_use(run: Run) -> str:
     roles = run.model.encoding.roles
     columns = [*roles.features, *roles.non_numeric]
     shown = ", ".join(f"`{one_line(name).replace('`', ' ')}`" for name in columns[:12])
+    needed = "A row needs the column" if len(columns) == 1 else "A row needs the columns"
     more = f" and {len(columns) - 12:,} more" if len(columns) > 12 else ""
     return f"""## Use
 
@@ -106,8 +107,17 @@ predictor = oneof.Predictor("FOLDER")  # this folder, for example from huggingfa
 predictor(pd.read_csv("new.csv"))      # label and probability of every row
 ```
 
-A row needs the columns {shown}{more}; missing cells are allowed. The files hold no pickle: opening them runs no code.
-"""
+{needed} {shown}{more}; missing cells are allowed. The files hold no pickle: opening them runs no code.
+{_embedding_models(run)}"""
+
+
+def _embedding_models(run: Run) -> str:
+    """Return how to allow the models of others that embed texts or pictures; an empty text without any."""
+    models = sorted({embedded.model for embedded in run.model.encoding.embedded})
+    if not models:
+        return ""
+    named = ", ".join(repr(one_line(model).replace("`", " ")) for model in models)
+    return f"Texts or pictures are embedded by models that you have to allow: `oneof.Predictor(FOLDER, embedding_models=[{named}])`.\n"
 
 
 def _classes(run: Run) -> str:
@@ -157,9 +167,10 @@ def _limits(run: Run) -> str:
     n_to_ask = pc.sum(table["ask"]).as_py() or 0
     lines = [
         "Every row gets one of the classes above, also one that belongs to none of them. Read the probability before you use a label.",
-        "Categories that were not seen in training are ignored, with a warning.",
         f"In {n_to_ask:,} of {table.num_rows:,} training rows the label was doubtful enough to ask a person about.",
     ]
+    if run.model.encoding.roles.categories:
+        lines.append("Categories that were not seen in training are ignored, with a warning.")
     n_outside = table.num_rows - table["outside"].null_count
     if n_outside:
         lines.append(f"In {n_outside:,} training rows the right label seems to be none of the candidates.")
