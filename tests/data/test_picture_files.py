@@ -203,6 +203,38 @@ def test_broken_files_are_named_and_stay_blank(tmp_path: Path) -> None:
         assert found.fault.endswith("; row 2, None: none is named.")
 
 
+def damaged_avif() -> bytes:
+    """Without its picture: Pillow raises RuntimeError."""
+    content = saved(Image.fromarray(halves()), "AVIF")
+    return content[: content.index(b"mdat") + 4] + bytes(len(content) - content.index(b"mdat") - 4)
+
+
+def damaged_dds() -> bytes:
+    """Pixels of no known format: Pillow raises NotImplementedError."""
+    content = bytearray(saved(Image.fromarray(halves()), "DDS"))
+    content[80:84] = bytes(4)
+    return bytes(content)
+
+
+@pytest.mark.parametrize("make", [damaged_avif, damaged_dds])
+def test_damage_that_pillow_reports_by_rare_errors_is_told(make: Callable[[], bytes]) -> None:
+    Image.init()
+    kind = make.__name__.removeprefix("damaged_").upper()
+    if kind not in Image.SAVE:
+        pytest.skip(f"Pillow has no {kind} here")
+    read = read_pictures([make()], COLOUR, Path())
+    assert not read.readable.any()
+    assert read.fault is not None
+
+
+def test_no_program_is_started_for_a_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pillow recognises PostScript by its content, whatever the file is called, and starts Ghostscript for it."""
+    monkeypatch.setattr("PIL.EpsImagePlugin.Ghostscript", lambda *args, **how: pytest.fail("Ghostscript was started"))
+    (tmp_path / "harmless.png").write_bytes(saved(Image.fromarray(halves()), "EPS"))
+    read = read_pictures(["harmless.png"], GREY, tmp_path)
+    assert "harmless.png': it is EPS, which another program would draw; save it as PNG" in (read.fault or "")
+
+
 def test_few_of_many_broken_files_are_named(tmp_path: Path) -> None:
     found = read_pictures([f"{i}.png" for i in range(20)], GREY, tmp_path)
     assert found.fault is not None

@@ -204,7 +204,7 @@ def test_tasks_without_usable_data_get_no_prediction(fitted: Path, data: Any) ->
     [
         {"lead_time": "x"}, {"lead_time": -1}, {"lead_time": [1]}, {"id": []}, {"id": "x" * 1000}, {"updated_at": "x" * 1000},
         {"updated_at": 3}, {"completed_by": [1]}, {"result": "x"}, {"result": [None]},
-        {"result": [{"value": {"choices": ["x" * 1000]}}]},
+        {"result": [{"value": {"choices": ["x" * 1000]}}]}, {"result": [{"value": {"choices": ["no|where"]}}]},
     ],
 )  # fmt: skip
 def test_annotations_that_no_log_should_hold_are_refused(backend: Backend, change: dict[str, Any]) -> None:

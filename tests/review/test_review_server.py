@@ -14,6 +14,7 @@ from contextlib import closing
 from http.client import HTTPConnection
 from io import BytesIO
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlencode
 from urllib.request import urlopen
@@ -223,6 +224,18 @@ def test_a_label_that_is_new_becomes_a_class_only_when_it_is_sent_as_one(server:
     person.decide(card, "none", ["sevn"])
 
 
+@pytest.mark.parametrize("label", ["cat|dog", "two\nlines", "a\x00b", "\x1b[2J"])
+def test_a_new_label_that_files_cannot_hold_is_refused(server: ReviewServer, label: str) -> None:
+    """It would stop every later `oneof clean` that writes a CSV."""
+    person = Person(server)
+    (card,) = person.next()
+    answer = {"id": "1", "row": card["row"], "kind": "none", "labels": [label], "seconds": 1, "new": True}
+    status, reply = person.ask("/api/decide", {"answer": answer | {name: card[name] for name in ("run", "drawn")}})
+    assert status == 400
+    assert "a new label must be text on one line without '|'" in reply["error"]
+    assert label not in server.review.known_labels()
+
+
 def test_a_request_that_is_too_long_or_no_object_is_refused(server: ReviewServer) -> None:
     person = Person(server)
     person.line.request("POST", "/api/decide", b"x" * 70_000, person.headers)
@@ -352,6 +365,24 @@ def test_an_answer_that_cannot_be_written_is_told_and_may_be_sent_again(
     assert "decisions.jsonl" in reply["error"]
     assert person.ask("/api/decide", {"answer": answer})[0] == 200
     assert len(Log(server.review.run.folder).active_decisions) == 1
+
+
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), ValueError("it is damaged")])
+def test_learning_that_cannot_go_on_is_told_on_the_page(
+    server: ReviewServer, error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The fit went well, but its folder cannot be opened or written; before, the page waited for ever."""
+
+    def fail(*_: object) -> None:
+        raise error
+
+    done = SimpleNamespace(returncode=0, stdout="", stderr="")
+    monkeypatch.setattr("oneof.review.session.subprocess.run", lambda command, **_: done)
+    monkeypatch.setattr("oneof.review.session.Log", fail)
+    server.review.learning = {"state": "running", "text": ""}
+    server.review._learn(server.review.run.folder)
+    assert server.review.learning["state"] == "failed"
+    assert server.review.learning["text"] in ("no space left on device", "it is damaged")
 
 
 def test_a_run_that_was_renamed_while_it_is_reviewed_gets_no_ghost(server: ReviewServer) -> None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from commands import call
-from run_folder import write_run
+from run_folder import FALL, write_run
 
 from oneof.review.session import Review
 from oneof.runs.folder import Run
@@ -36,6 +36,10 @@ def refusal(run: Path) -> str:
         _ = Run.open(run).purified
     assert "\n" not in str(raised.value)
     return str(raised.value)
+
+
+def removals(**change: Any) -> pa.Array:
+    return pa.array([[{"label": "cat", "round": 1, "margin": 0.5, "trials": 1, **change}]] * N, pa.list_(FALL))
 
 
 COLUMNS = [
@@ -87,6 +91,10 @@ def test_numbers_that_are_not_finite_are_named(run: Path, name: str, value: floa
         ("label", pa.array(["cow"] * N), "no class of the run"),
         ("kept", pa.array([["cow"]] * N), "no class of the run"),
         ("outside", pa.array(["cow"] * N), "no class of the run"),
+        ("removed", removals(label="cow"), "no class of the run"),
+        ("removed", removals(label=None), "has gaps"),
+        ("removed", removals(round=None), "has gaps"),
+        ("removed", removals(margin=np.inf), "finite numbers"),
     ],
 )
 def test_values_that_no_run_can_have_are_named(run: Path, name: str, column: Any, words: str) -> None:
@@ -94,6 +102,22 @@ def test_values_that_no_run_can_have_are_named(run: Path, name: str, column: Any
     message = refusal(run)
     assert f"column {name!r}" in message
     assert words in message
+
+
+def test_a_row_without_any_probability_is_named(run: Path) -> None:
+    column = pq.read_table(run / "purified.parquet")["distribution"]
+    replace_column(run, "distribution", pa.array([[0.0] * len(cell) for cell in column.to_pylist()], column.type))
+    assert "column 'distribution' must have a positive number in every row" in refusal(run)
+
+
+@pytest.mark.parametrize("name", ["decided", "by", "why", "queue"])
+def test_columns_with_the_names_of_those_that_commands_add_are_not_read(run: Path, name: str) -> None:
+    table = pq.read_table(run / "purified.parquet")
+    pq.write_table(table.append_column(name, pa.array([1] * N)), run / "purified.parquet")
+    opened = Run.open(run)
+    assert name not in opened.purified.column_names
+    assert opened.decided.column_names.count(name) <= 1
+    assert all(name not in batch.column_names for batch in opened.purified_batches(7))
 
 
 def test_every_door_refuses_it_in_one_line(run: Path, tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from safetensors.torch import load, save
 
 from oneof.cli import main
 from oneof.learners.config import EnsembleConfig, FitConfig
+from oneof.report.training_section import draw_training
 from oneof.runs.fit_table import FitSpec, fit_again, fit_table
 from oneof.runs.folder import Run
 from oneof.runs.stored_model import checksum
@@ -73,7 +74,7 @@ def called(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], 
 
 def read_all(folder: Path) -> None:
     run = Run.open(folder)
-    _ = run.purified, run.training, run.rows, run.model
+    _ = run.purified, run.training, run.rows, run.model, run.log
 
 
 def edit(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
@@ -368,6 +369,12 @@ def test_weights_that_are_not_finite_in_float32_are_refused(run: Path, value: fl
         ("run.json", lambda facts: facts.update(seed=10**30)),
         ("run.json", lambda facts: facts.update(classes=["a", "b", "\ud800"])),
         ("training.json", lambda facts: facts["columns"]["loss"][0].__setitem__(0, float("inf"))),
+        ("training.json", lambda facts: facts["columns"]["loss"][0].__setitem__(0, 1e308)),
+        ("model.json", lambda facts: facts.update(shares=[1e308] * len(facts["shares"]))),
+        ("model.json", lambda facts: facts.update(shares=[0] * len(facts["shares"]))),
+        ("model.json", lambda facts: facts.update(shares=[-1.0] * len(facts["shares"]))),
+        ("run.json", lambda facts: facts.update(taught=3)),
+        ("run.json", lambda facts: facts.update(taught=[[0]])),
     ],
 )
 def test_numbers_and_texts_that_no_file_holds_are_refused_at_opening(
@@ -377,6 +384,32 @@ def test_numbers_and_texts_that_no_file_holds_are_refused_at_opening(
     with pytest.raises(ValueError, match=r"Fit it again") as raised:
         read_all(run)
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("file", [*FILES, "decisions.jsonl"])
+def test_a_file_that_is_blown_up_with_zeros_is_not_read(run: Path, file: str) -> None:
+    """Such a file takes next to no room on a disk and in an archive."""
+    with (run / file).open("ab") as opened:
+        opened.truncate(1 << 40)
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match=file.replace(".", r"\.")):
+            read_all(run)
+        assert tracemalloc.get_traced_memory()[1] < 2**25
+    finally:
+        tracemalloc.stop()
+
+
+def test_weights_that_are_larger_than_the_memory_are_not_read(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("oneof.runs.stored_model.available_memory", lambda: 1000.0)
+    with pytest.raises(ValueError, match=r"model\.safetensors must fit into memory; it has [\d,]+ bytes"):
+        _ = Run.open(run).model
+
+
+def test_a_column_of_training_without_numbers_is_drawn_without_warnings(run: Path) -> None:
+    """Warnings are errors in tests."""
+    edit(run / "training.json", lambda facts: facts["columns"].update(loss=[[None] * 2] * 3, set_size=[[None] * 2] * 3))
+    draw_training(Run.open(run).training)
 
 
 @pytest.mark.parametrize("content", ["null", "[" * 100_000, "3", "[]", '"x"', "\ufffd{"])

@@ -108,6 +108,7 @@ def test_learning_again_leaves_links_beside_the_run_alone(tmp_path: Path) -> Non
     (tmp_path / "run").mkdir()
     (tmp_path / "run-2").symlink_to(tmp_path / "nowhere")
     assert _next_folder(tmp_path / "run") == tmp_path / "run-3"
+    assert _next_folder(tmp_path / "run-²") == tmp_path / "run-²-2"
 
 
 def test_the_map_of_answers_replaces_a_link(tmp_path: Path, precious: Path) -> None:

@@ -62,6 +62,14 @@ def test_a_line_that_was_cut_short_is_left_out_and_set_aside(tmp_path, caplog):
     assert (tmp_path / "rows.jsonl.damaged").read_text() == '{"seed": 3, "accu\n'
 
 
+def test_a_torn_line_that_is_nested_without_end_is_set_aside(tmp_path, caplog):
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"seed": 1}\n' + "[" * 100_000)
+    append(path, [{"seed": 2}])
+    assert "ended in a damaged line" in caplog.messages[0]
+    assert read(path) == [{"seed": 1}, {"seed": 2}]
+
+
 def test_a_last_line_that_only_lacks_its_end_is_kept(tmp_path):
     path = tmp_path / "rows.jsonl"
     path.write_text('{"seed": 1}')
@@ -69,7 +77,7 @@ def test_a_last_line_that_only_lacks_its_end_is_kept(tmp_path):
     assert read(path) == [{"seed": 1}, {"seed": 2}]
 
 
-@pytest.mark.parametrize("line", ["not json", "[1, 2]", "\x00\x01"])
+@pytest.mark.parametrize("line", ["not json", "[1, 2]", "\x00\x01", "[" * 100_000])
 def test_a_damaged_line_in_the_middle_is_named(tmp_path, line):
     path = tmp_path / "rows.jsonl"
     path.write_text(json.dumps({"seed": 1}) + f"\n{line}\n" + json.dumps({"seed": 2}) + "\n")

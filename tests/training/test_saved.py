@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import nn
 
@@ -69,6 +71,41 @@ def test_a_network_of_ones_own_is_given_again(tmp_path: Path) -> None:
         oneof.load(tmp_path / "fit")
     with pytest.raises(ValueError, match=r"must be a file that Fit\.save wrote; it is not, or not whole"):
         oneof.load(tmp_path / "fit", MLP((4,)))
+
+
+@pytest.mark.parametrize(
+    ("claims", "words"),
+    [
+        ({"network": {"kind": "MLP", "hidden": [10**9]}}, "not those of the network"),
+        ({"network": {"kind": "MLP", "hidden": [1] * 100_000}}, "claims 100,000 layers"),
+        ({"network": {"kind": "WideResNet", "depth": 6 * 10**6 + 4, "widen": 1}}, "claims 6,000,004 layers"),
+        ({"shape": [10**12]}, "claim the shape"),
+        ({"shape": []}, "not whole"),
+        ({"method": {"kind": "PiCO", "embedding": 10**9}}, "not whole"),
+    ],
+)
+def test_what_a_file_claims_is_compared_before_anything_is_made_of_it(
+    tmp_path: Path, claims: dict[str, Any], words: str
+) -> None:
+    table().save(tmp_path / "fit")
+    with safe_open(tmp_path / "fit", "pt") as file:
+        metadata = json.loads(file.metadata()["fit"])
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    save_file(tensors, tmp_path / "claims", {"fit": json.dumps({**metadata, **claims})})
+    with pytest.raises(ValueError, match=r"claims must be a file that Fit\.save wrote") as raised:
+        oneof.load(tmp_path / "claims")
+    assert words in str(raised.value)
+
+
+@pytest.mark.parametrize("name", ["rows", "epoch", "candidates"])
+def test_a_tensor_that_is_missing_is_one_line(tmp_path: Path, name: str) -> None:
+    table().save(tmp_path / "fit")
+    with safe_open(tmp_path / "fit", "pt") as file:
+        metadata = file.metadata()
+        tensors = {key: file.get_tensor(key) for key in file.keys() if key != name}  # noqa: SIM118
+    save_file(tensors, tmp_path / "part", metadata)
+    with pytest.raises(ValueError, match=r"part must be a file that Fit\.save wrote; it is not, or not whole"):
+        oneof.load(tmp_path / "part")
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:

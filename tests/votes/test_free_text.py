@@ -10,7 +10,7 @@ import pytest
 from test_votes_command import invoke
 from test_votes_reading import said
 
-from oneof.votes import read_votes
+from oneof.votes import free_text, read_votes
 from oneof.votes.free_text import find_classes, meaning_of
 
 CLASSES = ["ENTITY", "HUMAN", "LOCATION"]
@@ -85,3 +85,18 @@ def test_labels_of_one_letter_that_differ_by_case_stay_apart() -> None:
     assert {"C", "c"} <= set(classes)
     assert meaning_of("**C**", classes) == ["C"]
     assert meaning_of("c.", classes) == ["c"]
+
+
+def test_a_long_answer_is_read_in_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search through everything that stands before each of its words would take minutes."""
+    searched: list[int] = []
+
+    class Negation:
+        def finditer(self, text: str) -> list[object]:
+            searched.append(len(text))
+            return []
+
+    monkeypatch.setattr(free_text, "_NEGATED", Negation())
+    assert meaning_of("HUMAN beings " * 1000, CLASSES) == ["HUMAN"]
+    assert len(searched) == 1000
+    assert max(searched) < 300

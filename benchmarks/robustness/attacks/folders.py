@@ -10,6 +10,7 @@ import signal
 import socket
 from collections.abc import Callable, Iterator
 from hashlib import sha256
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from attacks.calls import SMALL, Attempt, call, problem_of, problem_of_call, write_table
+from safetensors import safe_open
 from safetensors.numpy import load, save
 
 import oneof
@@ -217,8 +219,57 @@ def claims(folder: Path, _: int) -> Iterator[Attempt]:
         "others": edit_json("model.json", lambda facts: facts.update(others=["trees"] * 10**5)),
         "epochs": edit_json("training.json", lambda facts: facts.update(epochs=10**12, trials=10**12)),
         "rows": _repeated_rows,
+        "components": edit_json("model.json", lambda facts: facts["encoding"].update(components=10**12)),
+        "taught": edit_json("run.json", lambda facts: facts.update(taught="all")),
+        "folder": edit_json("run.json", lambda facts: facts.update(file="/proc")),
     }
+    for name in (*JSON_FILES, "rows.jsonl", "decisions.jsonl", "model.safetensors", "purified.parquet"):
+        harms[f"{name} of a terabyte"] = _blow_up(name)
     yield from attack_runs(folder, harms)
+
+
+def _blow_up(name: str) -> Harm:
+    """Return a harm that appends zeros to a file, which take no room on a disk or in an archive."""
+
+    def harm(run: Path) -> None:
+        with (run / name).open("ab") as file:
+            file.truncate(1 << 40)
+
+    return harm
+
+
+def saved_fits(folder: Path, _: int) -> Iterator[Attempt]:
+    """Let a file of `Fit.save` claim more than it holds, and take its tensors away; `oneof.load` refuses it."""
+    rng = np.random.default_rng(0)
+    sets = np.eye(3, dtype=bool)[rng.integers(3, size=40)]
+    whole = folder / "fit"
+    oneof.fit(rng.normal(size=(40, 3)), sets, training=oneof.Training(1, 20)).save(whole)
+    with safe_open(whole, "np") as file:
+        metadata = json.loads(file.metadata()["fit"])
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    claims: dict[str, dict[str, Any]] = {
+        "width": {"network": {"kind": "MLP", "hidden": [10**12]}},
+        "layers": {"network": {"kind": "MLP", "hidden": [1] * 100_000}},
+        "depth": {"network": {"kind": "WideResNet", "depth": 6 * 10**7 + 4, "widen": 1}},
+        "foreign network": {"network": {"kind": "Timm", "name": "hf-hub:evil/model"}},
+        "shape": {"shape": [10**12]},
+        "method": {"method": {"kind": "PiCO", "embedding": 10**12}},
+        "method of a list": {"method": [1]},
+        "network of a text": {"network": "os.system"},
+        "nothing": {"network": None, "method": None, "shape": None},
+    }
+    for name, claim in claims.items():
+        path = folder / "claims"
+        path.write_bytes(save(tensors, {"fit": json.dumps({**metadata, **claim})}))
+        yield Attempt(f"claim of {name}", problem_of_call(lambda path=path: oneof.load(path)))  # type: ignore[misc]
+    for name in tensors:
+        path = folder / "part"
+        rest = {other: array for other, array in tensors.items() if other != name}
+        path.write_bytes(save(rest, {"fit": json.dumps(metadata)}))
+        yield Attempt(f"without {name}", problem_of_call(lambda path=path: oneof.load(path)))  # type: ignore[misc]
+    path = folder / "pipe"
+    os.mkfifo(path)
+    yield Attempt("a pipe", problem_of_call(lambda: oneof.load(path)))
 
 
 def _repeated_rows(run: Path) -> None:
@@ -251,6 +302,14 @@ def tampered_tables(folder: Path, _: int) -> Iterator[Attempt]:
     harms["distribution short"] = _replace_column(
         "distribution", pa.array([[0.5]] * table.num_rows, table["distribution"].type)
     )
+    zeros = [[0.0] * len(cell) for cell in table["distribution"].to_pylist()]
+    harms["distribution zero"] = _replace_column("distribution", pa.array(zeros, table["distribution"].type))
+    for name, value in {"label": "no such label", "round": None, "margin": float("nan"), "trials": None}.items():
+        removal = {"label": "cat", "round": 1, "margin": 0.5, "trials": 1, name: value}
+        column = pa.array([[removal]] * table.num_rows, table["removed"].type)
+        harms[f"removed, {name} = {value}"] = _replace_column("removed", column)
+    for name in ("decided", "by", "why", "queue", "item"):
+        harms[f"a further column {name}"] = _add_column(name, pa.array([1] * table.num_rows))
     harms["row shuffled"] = _replace_column("row", pa.array(list(range(table.num_rows))[::-1], table["row"].type))
     yield from attack_runs(folder, harms, _doors_of_the_table)
 
@@ -288,6 +347,14 @@ def _replace_column(name: str, column: pa.Array) -> Harm:
         table = pq.read_table(path)
         position = table.column_names.index(name)
         pq.write_table(table.set_column(position, name, column), path)
+
+    return harm
+
+
+def _add_column(name: str, column: pa.Array) -> Harm:
+    def harm(run: Path) -> None:
+        path = run / "purified.parquet"
+        pq.write_table(pq.read_table(path).append_column(name, column), path)
 
     return harm
 
@@ -366,12 +433,23 @@ def links_and_pipes(folder: Path, _: int) -> Iterator[Attempt]:
         yield "predict", problem_of(call("predict", run, table, "--out", out / "new.csv"))
         yield "review", problem_of_call(lambda: decide_briefly(run))
 
-    for attempt in attack_runs(folder, harms, doors):
+    attempts = chain(attack_runs(folder, harms, doors), _links_of_a_checkpoint(folder, precious))
+    for attempt in attempts:
         if precious.read_text() != "export PATH=/usr/bin\n":
             yield Attempt(attempt.name, "a file outside of the folder was changed")
             precious.write_text("export PATH=/usr/bin\n")
         else:
             yield attempt
+
+
+def _links_of_a_checkpoint(folder: Path, precious: Path) -> Iterator[Attempt]:
+    """Fit into a folder whose checkpoint leads elsewhere, in whole or in part."""
+    for name in ("checkpoint", "checkpoint/lock", "checkpoint/asked.json", "checkpoint/pixels.part"):
+        out = folder / f"planted-{name.replace('/', '-')}"
+        (out / name).parent.mkdir(parents=True)
+        (out / name).symlink_to(folder if name == "checkpoint" else precious)
+        done = call("fit", folder / "table.csv", "--out", out, *SMALL)
+        yield Attempt(f"fit, {name} is a link", problem_of(done, codes=(2,), names=(name,)))
 
 
 def _plant(name: str, make: Callable[[Path], object]) -> Harm:
@@ -402,6 +480,7 @@ def hostile_logs(folder: Path, _: int) -> Iterator[Attempt]:
         "deep": b"[" * 100_000,
         "not UTF-8": b"\xff" * 1000,
         "torn": b'{"id": "1", "wh',
+        "torn and deep": b"\n" + b"[" * 100_000,
         "nul": b"\x00" * 500,
     }
     for name in good:
@@ -414,11 +493,12 @@ def hostile_logs(folder: Path, _: int) -> Iterator[Attempt]:
 
     def doors(run: Path, table: Path, out: Path) -> Iterator[tuple[str, str | None]]:
         yield "clean", problem_of(call("clean", run, "--out", out / "labels.csv"), codes=(0,))
-        yield "review", problem_of_call(lambda: review_briefly(run))
+        yield "review", problem_of_call(lambda: decide_briefly(run))
 
     harms: dict[str, Harm] = {}
     for name, line in lines.items():
-        harms[f"log: {name}"] = lambda run, line=line: (run / "decisions.jsonl").write_bytes(line + b"\n")  # type: ignore[misc]
+        end = b"" if "torn" in name else b"\n"
+        harms[f"log: {name}"] = lambda run, content=line + end: (run / "decisions.jsonl").write_bytes(content)  # type: ignore[misc]
     yield from attack_runs(folder, harms, doors)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import errno
 import io
 import os
 import random
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -106,11 +108,19 @@ class WritesShim:
             os.kill(os.getpid(), signal.SIGKILL)
         return self.count == self.moment - 1
 
+    def before_open(self) -> None:
+        """Let files be opened."""
+
+    def after_half(self) -> None:
+        """Die after half of a write."""
+        self.step()
+
     def open(self, file: Any, mode: str = "r", buffering: int = -1, *args: Any, **options: Any) -> Any:
         """Open a file; files that are written to are watched."""
         writes = not mode.startswith("r") and "b" in mode and isinstance(file, (str, os.PathLike))
         if not writes:
             return self.open_as_usual(file, mode, buffering, *args, **options)
+        self.before_open()
         raw = _WatchedFile(file, mode.replace("b", ""), opener=options.get("opener"))
         raw.shim = self
         if buffering == 0:
@@ -122,12 +132,12 @@ class _WatchedFile(io.FileIO):
     shim: WritesShim
 
     def write(self, content: Any) -> int:
-        """Write; the last write before the kill is half of it."""
-        if self.shim.step():
-            half = memoryview(content)[: len(content) // 2]
-            super().write(half)
-            self.shim.step()
-        return super().write(content)
+        """Write, or only half of it where the shim says so."""
+        if not self.shim.step():
+            return super().write(content)
+        n_written = super().write(memoryview(content)[: max(1, len(content) // 2)])
+        self.shim.after_half()
+        return n_written
 
 
 def full_disk(folder: Path, count: int) -> Iterator[Attempt]:
@@ -141,6 +151,108 @@ def full_disk(folder: Path, count: int) -> Iterator[Attempt]:
         if problem is None and any(out.rglob("*.part")):
             problem = "a file is half there"
         yield Attempt(f"files of {largest} bytes", problem)
+
+
+def failing_writes(folder: Path, count: int) -> Iterator[Attempt]:
+    """Let each write of a command in turn find a full disk, or the opening of a file a read-only folder; then repeat it.
+
+    Every command ends in one line, leaves no file half there, and ends well when there is room again.
+    """
+    table = write_table(folder / "table.csv")
+    run = folder / "run"
+    call("fit", table, "--out", run, *SMALL)
+    commands: dict[str, list[Any]] = {
+        "fit": ["fit", table, "--out", folder / "again", *SMALL],
+        "clean": ["clean", run, "--out", folder / "labels.csv"],
+        "clean --all": ["clean", run, "--out", folder / "tasks.json", "--all"],
+        "report": ["report", run, "--out", folder / "page.html"],
+        "predict": ["predict", run, table, "--out", folder / "new.parquet"],
+    }
+    for name, words in commands.items():
+        target = Path(words[words.index("--out") + 1])
+        counting = FailingShim(_NO_KILL, errno.ENOSPC)
+        with counting.installed():
+            call(*words)
+        step = max(1, counting.count // count)
+        for code in (errno.ENOSPC, errno.EROFS):
+            for moment in range(1, counting.count + 1, step if code == errno.ENOSPC else max(step, 5)):
+                shutil.rmtree(target, ignore_errors=True)
+                target.unlink(missing_ok=True)
+                with FailingShim(moment, code).installed():
+                    problem = problem_of(call(*words), codes=(0, 2))
+                if problem is None and any(folder.glob("*.part")):
+                    problem = "a file is half there"
+                problem = problem or problem_of(call(*words), codes=(0,))
+                yield Attempt(f"{name}, {os.strerror(code)} at moment {moment} of {counting.count}", problem)
+
+
+class FailingShim(WritesShim):
+    """Count the writes to files of this process, and let all from one of them on fail; on a full disk the first is half done."""
+
+    def __init__(self, moment: int, code: int) -> None:
+        super().__init__(moment)
+        self.code = code
+
+    @contextmanager
+    def installed(self) -> Iterator[None]:
+        """Put the shim between Python and the system."""
+        builtins.open = io.open = self.open  # type: ignore[assignment]
+        try:
+            yield
+        finally:
+            builtins.open = io.open = self.open_as_usual
+
+    def before_open(self) -> None:
+        """Raise the error of a read-only folder, if its moment has come."""
+        if self.code == errno.EROFS:
+            self.step()
+
+    def step(self) -> bool:
+        """Count a moment; raise the error if it has come. Return whether the disk is full half-way through this one."""
+        self.count += 1
+        if self.count < self.moment:
+            return False
+        if self.code == errno.ENOSPC and self.count == self.moment:
+            return True
+        raise OSError(self.code, os.strerror(self.code))
+
+    def after_half(self) -> None:
+        """Let the process go on: its next write fails."""
+
+
+def planted_modules(folder: Path, _: int) -> Iterator[Attempt]:
+    """Run commands, and learn again, in a folder with modules of common names; none of them is imported."""
+    table = write_table(folder / "table.csv")
+    here = folder / "here"
+    here.mkdir()
+    mark = folder / "imported"
+    for name in ("numpy", "torch", "oneof", "socket", "pickle", "sitecustomize", "usercustomize", "joblib"):
+        (here / f"{name}.py").write_text(f"open({str(mark)!r}, 'a').close()\n")
+    commands = {
+        "fit in worker processes": ["fit", table, "--out", folder / "run", *QUICK, "--n-jobs", "2"],
+        "clean": ["clean", folder / "run", "--out", folder / "labels.csv"],
+    }
+    for name, words in commands.items():
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "oneof", *map(str, words)],
+            cwd=here,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        problem = problem_of(done, codes=(0,))
+        yield Attempt(name, "a module of the folder was imported" if mark.exists() else problem)
+    learning = "from pathlib import Path; from oneof.review.session import Review; r = Review(Path(__import__('sys').argv[1]));"
+    learning += "r._learn(r.run.folder); print(r.learning['state'])"
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", learning, str(folder / "run")],
+        cwd=here,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    problem = None if "done" in done.stdout else f"it did not learn: {done.stdout}{done.stderr}"
+    yield Attempt("learning again", "a module of the folder was imported" if mark.exists() else problem)
 
 
 def _limit_files(largest: int) -> None:

@@ -20,6 +20,7 @@ from attacks.calls import Attempt
 from attacks.folders import fit_small_run
 
 from oneof.review.label_studio import Backend
+from oneof.review.presence import Presence
 from oneof.review.server import LocalServer, ReviewServer
 from oneof.review.session import Review
 
@@ -98,6 +99,9 @@ def review_requests(folder: Path, _: int) -> Iterator[Attempt]:
             yield Attempt(f"GET {path[:30]}", problem_of_reply(request(server, "GET", path), (400, 404)))
         yield from _crowd(server, "GET", "/api/state", 200)
         yield from _full_and_read_only(server, run)
+        yield from _edited_meanwhile(server, run)
+        yield from _idle_connections(server)
+        yield from _second_server(run)
         yield Attempt("alive after all", problem_of_reply(request(server, "GET", "/api/state"), (200,)))
 
 
@@ -121,6 +125,8 @@ def _answers(server: LocalServer) -> dict[str, Any]:
         answers[f"{name} of 20,000 characters"] = {**good, name: "x" * 20_000}
     answers["seconds NaN"] = {**good, "seconds": float("nan")}
     answers["seconds infinite"] = {**good, "seconds": float("inf")}
+    for label in ("cat|dog", "two\nlines", "\x00", "\x1b[2J", "", "x" * 5000):
+        answers[f"a new label {label!r:.20}"] = {**good, "kind": "none", "labels": [label], "new": True}
     answers["nothing"] = None
     answers["row -1"] = {**good, "row": -1}
     return answers
@@ -223,6 +229,73 @@ def _full_and_read_only(server: LocalServer, run: Path) -> Iterator[Attempt]:
     if run.exists():
         yield Attempt("the run was renamed", "a ghost folder took the answer")
     run.with_name("renamed").rename(run)
+
+
+def _edited_meanwhile(server: LocalServer, run: Path) -> Iterator[Attempt]:
+    """Edit, cut and delete the log of a review while it is served: the page and every next answer go on."""
+    review = server.review
+    log = run / "decisions.jsonl"
+    edits: dict[str, bytes | None] = {
+        "deep and torn": b"[" * 100_000,
+        "a line of another run": b'{"id": "9", "who": "x", "when": "x", "row": 7777}\n',
+        "not UTF-8": b"\xff" * 100,
+        "empty": b"",
+        "gone": None,
+    }
+    for number, (name, content) in enumerate(edits.items()):
+        if content is None:
+            log.unlink(missing_ok=True)
+        else:
+            log.write_bytes(content)
+        answer = {
+            "id": f"edited {number}", "row": number, "kind": "skip", "labels": [], "run": review.id, "drawn": "queue", "seconds": 1,
+        }  # fmt: skip
+        reply = request(server, "POST", "/api/decide", json.dumps({"answer": answer}).encode())
+        problem = problem_of_reply(reply, (200,))
+        if problem is None and f"edited {number}" not in log.read_text(errors="replace"):
+            problem = "an answer that was acknowledged is not in the log"
+        yield Attempt(f"the log is {name} while it is served", problem)
+        yield Attempt(f"state after {name}", problem_of_reply(request(server, "GET", "/api/state"), (200,)))
+    content = (run / "run.json").read_bytes()
+    (run / "run.json").write_bytes(content + b" ")
+    body = json.dumps({"answer": {**answer, "id": "other run"}}).encode()
+    reply = request(server, "POST", "/api/decide", body)
+    yield Attempt("another run takes the folder", problem_of_reply(reply, (500,)))
+    (run / "run.json").write_bytes(content)
+
+
+def _idle_connections(server: LocalServer) -> Iterator[Attempt]:
+    """Open connections that say nothing, or half a request, or two at once; others are answered meanwhile."""
+    address = ("127.0.0.1", server.server_port)
+    idle = [socket.create_connection(address, timeout=_PATIENCE) for _ in range(300)]
+    for line in idle[::2]:
+        line.sendall(b"POST /api/decide HTTP/1.1\r\nContent-Le")
+    for number in range(5):
+        reply = request(server, "GET", "/api/state")
+        yield Attempt(f"request {number} beside 300 idle connections", problem_of_reply(reply, (200,)))
+    for line in idle:
+        line.close()
+    host = f"Host: 127.0.0.1:{server.server_port}\r\nX-Token: {server.token}\r\n".encode()  # type: ignore[attr-defined]
+    twice = b"GET /api/state HTTP/1.1\r\n" + host + b"\r\n"
+    _, body = send(server, twice + twice.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
+    n_answers = body.count(b"HTTP/1.1 200") + 1
+    yield Attempt("two requests in one packet", None if n_answers == 2 else f"{n_answers} of 2 were answered")
+
+
+def _second_server(run: Path) -> Iterator[Attempt]:
+    """Announce two servers of one run: the second is told who is there."""
+    first = Presence("http://127.0.0.1:1/")
+    second = Presence("http://127.0.0.1:2/")
+    try:
+        alone = first.announce(run)
+        told = second.announce(run)
+    finally:
+        second.close()
+        first.close()
+    problem = None
+    if alone is not None or told is None or f"process {os.getpid()}" not in told or "http://127.0.0.1:1/" not in told:
+        problem = f"the first was told {alone!r}, the second {told!r}"
+    yield Attempt("a second server", problem)
 
 
 def label_studio_requests(folder: Path, _: int) -> Iterator[Attempt]:

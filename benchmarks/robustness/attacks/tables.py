@@ -1,18 +1,29 @@
-"""Attack by tables and votes: bytes changed at random, ordinary data of unusual types, nesting, many classes."""
+"""Attack by tables, votes and pictures: bytes changed at random, bombs, ordinary data of unusual types, nesting, many classes."""
 
 from __future__ import annotations
 
 import datetime
 import gzip
+import io
 import json
+import os
 import random
+import struct
+import zipfile
+import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from attacks.calls import QUICK, Attempt, call, problem_of, write_table
+from attacks.calls import QUICK, Attempt, call, problem_of, problem_of_call, write_table
+from PIL import Image
+
+from oneof.data.files import unpacked
+from oneof.data.images import ImageSpec, read_pictures
 
 ROWS = 60
 
@@ -124,6 +135,93 @@ def hostile_votes(folder: Path, _: int) -> Iterator[Attempt]:
     many.write_text("\n".join(lines))
     yield Attempt("inspect 60,000 classes", problem_of(call("inspect", many)))
     yield Attempt("fit 60,000 classes", problem_of(call("fit", many, "--out", folder / "many", *QUICK)))
+
+
+def bombs(folder: Path, _: int) -> Iterator[Attempt]:
+    """Unpack small files to much more than is allowed: tables, arrays, .mat files, votes, and texts that take long to search."""
+    cells = b"1,a\n2,b\n" * 500_000
+    (folder / "bomb.csv.gz").write_bytes(gzip.compress(b"x,candidates\n" + cells))
+    np.savez_compressed(folder / "bomb.npz", x=np.zeros((4000, 100)), candidates=np.ones((4000, 2)))
+    pq.write_table(pa.table({"x": np.zeros(10**6), "candidates": ["a"] * 10**6}), folder / "bomb.parquet")
+    (folder / "bomb.mat").write_bytes(_mat(zlib.compress(bytes(2**26))))
+    inner = zlib.compress(bytes(2**20))
+    (folder / "nested.mat").write_bytes(_mat(zlib.compress(struct.pack("<II", 15, len(inner)) + inner)))
+    for name in ("bomb.csv.gz", "bomb.npz", "bomb.parquet", "bomb.mat", "nested.mat"):
+        for words in (["inspect"], ["fit", "--out", folder / "run"]):
+            done = call(words[0], folder / name, *words[1:], "--unpacked", "0.001")
+            yield Attempt(f"{words[0]} {name}", problem_of(done, codes=(2,), names=(name,)))
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "<f8", "fortran_order": False, "shape": (10**12, 10**6)})
+    with zipfile.ZipFile(folder / "claim.npz", "w") as file:
+        file.writestr("x.npy", header.getvalue())
+        file.writestr("candidates.npy", header.getvalue())
+    yield Attempt("an npz that claims 10^18 numbers", problem_of(call("inspect", folder / "claim.npz"), codes=(2,)))
+    with unpacked_limit(0.001):
+        for name in ("votes.csv.gz", "votes.jsonl.gz", "votes.json.gz"):
+            (folder / name).write_bytes(gzip.compress(b"item,annotator,label\n" + b"1,ann,cat\n" * 400_000))
+            yield Attempt(name, problem_of(call("votes", folder / name), codes=(2,), names=(name,)))
+    for name, text in _long_answers().items():
+        rows = [{"item": i, "annotator": f"ann {i % 2}", "label": text if i % 2 else "cat"} for i in range(6)]
+        (folder / "answers.jsonl").write_text("\n".join(json.dumps(row) for row in rows))
+        done = call("votes", folder / "answers.jsonl", "--classes", "cat,dog", "--out", folder / "sets.csv")
+        yield Attempt(f"a long answer of {name}", problem_of(done))
+
+
+def _mat(packed: bytes) -> bytes:
+    """Return a .mat file with one compressed part."""
+    head = b"MATLAB 5.0 MAT-file".ljust(124) + struct.pack("<H2s", 0x0100, b"IM")
+    return head + struct.pack("<II", 15, len(packed)) + packed
+
+
+@contextmanager
+def unpacked_limit(gigabytes: float) -> Iterator[None]:
+    """Allow that compressed files without an option for it hold so much."""
+    before = unpacked.GIGABYTES
+    unpacked.GIGABYTES = gigabytes
+    try:
+        yield
+    finally:
+        unpacked.GIGABYTES = before
+
+
+def _long_answers() -> dict[str, str]:
+    """Return texts that patterns with nested or overlapping repetitions take long to search."""
+    parts = ("cat ", "not cat ", "*", "```", "{", "[[", '"', "the answer is ", "label:", "caT-", "\n", "cat or ", "a, ")
+    return {repr(part): part * (300_000 // len(part)) for part in parts}
+
+
+def hostile_pictures(folder: Path, count: int) -> Iterator[Attempt]:
+    """Change bytes of pictures of all kinds; put pipes, devices, PostScript and broken files into a folder of pictures."""
+    Image.init()
+    picture = Image.fromarray(np.random.default_rng(0).integers(0, 255, (24, 24, 3), dtype=np.uint8))
+    contents = {}
+    for kind in sorted(Image.SAVE):
+        with suppress(OSError, KeyError, ValueError):
+            file = io.BytesIO()
+            picture.save(file, kind)
+            contents[kind] = file.getvalue()
+    draw = random.Random(0)
+    for i in range(count):
+        kind = draw.choice(sorted(contents))
+        changed = bytearray(contents[kind])
+        for _ in range(draw.randint(1, 10)):
+            start = draw.randrange(min(len(changed), draw.choice((64, 512, 1 << 20))))
+            changed[start : start + draw.choice((0, 1, 4))] = draw.choice((b"\x00", b"\xff\xff\xff\x7f", b"\xff"))
+        decode = partial(read_pictures, [bytes(changed)], ImageSpec("file", 3, 16), folder)
+        yield Attempt(f"{kind} {i}", problem_of_call(decode))
+    source = folder / "pictures"
+    for number in range(12):
+        part = source / ("a|b" if number % 2 else "b|c")
+        part.mkdir(parents=True, exist_ok=True)
+        picture.save(part / f"{number}.png")
+    os.mkfifo(source / "a|b" / "pipe.png")
+    (source / "b|c" / "zero.png").symlink_to("/dev/zero")
+    (source / "b|c" / "postscript.png").write_bytes(contents["EPS"])
+    (source / "b|c" / "empty.png").touch()
+    words = ["fit", source, "--out", folder / "run", "--epochs", "1", "--networks", "1", "--threads", "1"]
+    yield Attempt("a folder with pipes and devices", problem_of(call(*words), codes=(0,)))
+    done = call("predict", folder / "run", source, "--out", folder / "new.csv")
+    yield Attempt("prediction for it", problem_of(done, codes=(0,)))
 
 
 def _votes() -> dict[str, str]:

@@ -21,8 +21,12 @@ from oneof.storage.regular import irregular_kind
 LARGEST = 64  # pixels a side that networks are trained on, at most
 SMALLEST = 8  # at least
 THUMBNAIL = 48  # pixels a side on a page
+_DRAWN_BY_PROGRAMS = ("EPS", "WMF")  # Pillow starts Ghostscript, or calls Windows, for files of any name with this content
 _TOO_LARGE = (Image.DecompressionBombError, Image.DecompressionBombWarning)
-UNREADABLE = (OSError, SyntaxError, ValueError, EOFError, IndexError, struct.error, zlib.error, *_TOO_LARGE)
+UNREADABLE = (
+    OSError, SyntaxError, ValueError, EOFError, LookupError, ArithmeticError, RuntimeError, struct.error, zlib.error,
+    *_TOO_LARGE,
+)  # fmt: skip
 """Exceptions that Pillow raises for a file that cannot be decoded."""
 
 Cell = str | bytes | None  # name of a file below the folder, or its content
@@ -34,6 +38,8 @@ def try_decode(decode: Callable[..., Any], cell: Cell, folder: Path, *args: int)
         return "none is named"
     try:
         with Image.open(_open_cell(cell, folder)) as image:
+            if image.format in _DRAWN_BY_PROGRAMS:
+                return f"it is {image.format}, which another program would draw; save it as PNG"
             return decode(image, *args)
     except (FileNotFoundError, IsADirectoryError):
         return "there is no such file"

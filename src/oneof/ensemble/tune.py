@@ -26,7 +26,7 @@ from oneof.learners.scaling import SCALINGS_WITH_RANKS, append_ranks
 from oneof.metrics import CRITERIA, with_means
 from oneof.networks import MLP
 from oneof.storage.optional_packages import load_package
-from oneof.storage.regular import check_regular
+from oneof.storage.regular import read_regular
 from oneof.storage.rows import Row
 from oneof.storage.settings import first_difference
 from oneof.storage.strict_json import parse_json
@@ -172,9 +172,9 @@ def describe_trial(number: int, trials: int, value: float | None, setting: Row) 
 
 def read_setting(path: Path) -> dict[str, Any]:
     """Read a setting that was written down as JSON."""
-    check_regular(path)
+    content = read_regular(path)
     try:
-        setting = parse_json(path.read_bytes())
+        setting = parse_json(content)
     except ValueError as error:
         raise ValueError(f"settings must be a JSON file, as oneof tune writes it; {path} is none ({error}).") from error
     if not isinstance(setting, dict):

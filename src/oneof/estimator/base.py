@@ -89,10 +89,10 @@ class BasePartialLabelClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMe
         ----------
         X
             Features [n, d]: numbers, as an array or a sparse matrix; or a pandas or polars frame, an Arrow table or a Hugging Face
-            dataset, which is read as a file with the same columns is: missing values are imputed, dates become days, columns of a
-            categorical type or of text with few values are categories. Identifiers, and free text where no embedder is installed,
-            are left out with a warning. In place of more than 1,024 columns of numbers learners see their principal components, if
-            a few hundred hold nine tenths of the variance; of sparse ones always.
+            dataset, which is read as a file with the same columns is: missing values are imputed, dates become days, columns of a categorical type or of
+            text with few values are categories. Identifiers, and free text where no embedder is installed, are left out with a
+            warning. In place of more than 1,024 columns of numbers learners see their principal components, if a few hundred hold
+            nine tenths of the variance; of sparse ones always.
         y
             Labels [n], a 0/1 mask [n, c], or a list of sets of labels; or counts of votes or probabilities [n, c] (an array, or a
             frame with a column per class): labels above 0 are candidates, and the numbers are their prior. No candidate is removed

@@ -70,7 +70,7 @@ def _draw_estimates(columns: Mapping[str, Floats], chosen_epochs: list[int]) -> 
     indices = [epoch - 1 for epoch in chosen_epochs]
     lines = []
     for name, style in styles.items():
-        at_chosen_epochs = np.nanmean(columns[name][indices])
+        at_chosen_epochs = float(np.ma.filled(_over_networks(columns[name][indices]).mean(), np.nan))
         lines.append((name, style.name, CRITERIA[name].says, at_chosen_epochs))
     return SimpleNamespace(drawing=plot("estimates", draw, size=_PANEL_SIZE), lines=lines)
 
@@ -82,7 +82,7 @@ def _is_trivial(column: Floats) -> bool:
 
 def _draw_panel(name: str, column: Floats, chosen_epochs: list[int]) -> SimpleNamespace:
     """Draw a column by epoch, and return its mean over networks at the first and last epoch and in total."""
-    mean = np.nanmean(column, 1)
+    mean = _over_networks(column).mean(1).filled(np.nan)
 
     def draw(axes: Axes) -> None:
         if name == "removed":
@@ -93,17 +93,24 @@ def _draw_panel(name: str, column: Floats, chosen_epochs: list[int]) -> SimpleNa
             _draw_band(axes, column)
         _mark_epochs(axes, chosen_epochs)
         if name == "set_size":
-            axes.set_ylim(bottom=min(1.0, float(np.nanmin(column))))
+            finite = column[np.isfinite(column)]
+            axes.set_ylim(bottom=float(finite.min(initial=1.0)))
 
     drawing = plot(name.replace("_", "-"), draw, size=_PANEL_SIZE)
     return SimpleNamespace(drawing=drawing, first=mean[0], last=mean[-1], total=mean.sum())
 
 
+def _over_networks(column: Floats) -> Any:
+    """Return a column with its gaps masked: epochs without any number have no mean, which is no reason for a warning."""
+    return np.ma.masked_invalid(column)
+
+
 def _draw_band(axes: Axes, column: Floats, colour: str = ACCENT, dashes: Any = "-") -> None:
     """Draw the mean over networks, and a band from the lowest to the highest."""
     epochs = np.arange(1, len(column) + 1)
-    axes.fill_between(epochs, np.nanmin(column, 1), np.nanmax(column, 1), color=colour, alpha=0.18, linewidth=0)
-    axes.plot(epochs, np.nanmean(column, 1), color=colour, linewidth=1.6, linestyle=dashes)
+    values = _over_networks(column)
+    axes.fill_between(epochs, values.min(1), values.max(1), color=colour, alpha=0.18, linewidth=0)
+    axes.plot(epochs, values.mean(1), color=colour, linewidth=1.6, linestyle=dashes)
     axes.set(xlabel="epoch", xlim=(1, max(len(column), 2)))
 
 

@@ -194,6 +194,7 @@ class Backend(LocalServer):
         if not chosen_candidates:
             kind = "none"
             chosen = labels[:1]
+            self.review.check_typed_label(chosen[0], is_new=True)
         else:
             kind = "set" if len(labels) > 1 else "label"
             chosen = chosen_candidates

@@ -94,7 +94,7 @@ def _read(path: Path) -> PortRecord | None:
     """Return the record in a file; None where there is none, or it is damaged."""
     try:
         content = json.loads(path.read_bytes())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     if find_schema_error(content, _SHAPE) is not None or not 0 < content["port"] < 1 << 16:
         return None

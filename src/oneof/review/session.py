@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Container, Iterable, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
+from unicodedata import category
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from oneof.review.cards import Items, card
 from oneof.review.ports import run_id
 from oneof.runs.decisions import DRAWN, KINDS, Decision, Log, gold_decisions, resolve_decisions
 from oneof.runs.folder import Run
+from oneof.storage.printable import describe_error, one_line
 from oneof.storage.schema import NUMBER, find_schema_error
 
 RANDOM_EVERY = 5  # of the rows that a person is shown, one in so many is drawn at random
@@ -34,6 +36,7 @@ _MAX_HISTORY = 10  # answers of a person that the page lists
 _RECENT = 25  # answers about rows of the queue that show whether more of them are worth the effort
 _MAX_CURVE_POINTS = 60
 MAX_LABEL_LENGTH = 200
+_SEPARATOR = "|"  # of labels in the CSV files that `oneof clean` writes
 MAX_ID_LENGTH = 200
 _ANSWER = {"id": str, "row": int, "kind": KINDS, "labels": [str], "run": str, "drawn": DRAWN, "seconds": NUMBER}
 
@@ -246,8 +249,8 @@ class Review:
             candidates = tuple(self.run.purified["original"][row].as_py())
             labels = tuple(label.strip() for label in answer["labels"])
             _check_labels(kind, labels, candidates)
-            if kind == "none" and labels and answer.get("new") is not True:
-                self._check_known(labels[0])
+            if kind == "none" and labels:
+                self.check_typed_label(labels[0], is_new=answer.get("new") is True)
             note = self._note(answer, who)
             decision = Decision(
                 row=row,
@@ -271,9 +274,18 @@ class Review:
             text = "the run was moved or replaced; start oneof review again"
             raise FileNotFoundError(errno.ENOENT, text, str(self.run.folder))
 
-    def _check_known(self, label: str) -> None:
-        if label not in self.known_labels():
+    def check_typed_label(self, label: str, is_new: bool) -> None:
+        """Raise ValueError for a label that is no class of the run, unless it is sent as a new one and every file can hold it."""
+        if label in self.known_labels():
+            return
+        if not is_new:
             raise ValueError(f"label must be a class of the run, or be sent as a new one; got {label!r}. Confirm it.")
+        has_control_character = any(category(character) == "Cc" for character in label)
+        if has_control_character or _SEPARATOR in label:
+            raise ValueError(
+                f"a new label must be text on one line without {_SEPARATOR!r}, which divides labels in CSV files; "
+                f"got {label!r}. Write it otherwise."
+            )
 
     def _note(self, answer: dict[str, Any], who: str) -> str:
         """Return what a person should know about an answer that comes after others', or after the model has changed."""
@@ -387,6 +399,14 @@ class Review:
             threading.Thread(target=self._learn, args=(self.run.folder,), daemon=True).start()
 
     def _learn(self, folder: Path) -> None:
+        """Learn again, and continue with the new run; whatever fails is told on the page."""
+        try:
+            self._learn_from(folder)
+        except (ValueError, OSError) as error:
+            with self.lock:
+                self.learning = {"state": "failed", "text": one_line(describe_error(error))}
+
+    def _learn_from(self, folder: Path) -> None:
         out = _next_folder(folder.resolve())
         # -P: nothing is imported from the current folder, where a module of the same name may lie
         command = [sys.executable, "-P", "-m", "oneof", "fit", "--from", str(folder), "--out", str(out)]
@@ -406,7 +426,7 @@ class Review:
 def _next_folder(folder: Path) -> Path:
     """Return a folder beside a run that does not exist: RUN-2 after RUN, RUN-3 after RUN-2."""
     stem, _, number = folder.name.rpartition("-")
-    if not stem or not number.isdigit():
+    if not stem or not number.isdecimal():
         stem = folder.name
         number = "1"
     for k in count(int(number) + 1):

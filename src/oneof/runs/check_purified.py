@@ -41,7 +41,13 @@ def _struct_of(fields: dict[str, Callable[[pa.DataType], bool]]) -> Callable[[pa
     return fits
 
 
-_REMOVAL = _struct_of({"label": _is_text, "round": _is_number, "margin": _is_number, "trials": _is_number})
+_REMOVAL_FIELDS: dict[str, Callable[[pa.DataType], bool]] = {
+    "label": _is_text,
+    "round": _is_number,
+    "margin": _is_number,
+    "trials": _is_number,
+}
+_REMOVAL = _struct_of(_REMOVAL_FIELDS)
 _VOTE = _struct_of({"label": _is_text, "votes": _is_number})
 _REQUIRED: dict[str, Callable[[pa.DataType], bool]] = {
     "row": pa.types.is_integer,
@@ -72,6 +78,10 @@ _RANGES = {  # a margin is negative where a label outside of the set was chosen
     "distribution": (0.0, 1.0),
     "gain": (-math.inf, math.inf),
 }
+
+
+COLUMNS = (*_REQUIRED, *_OPTIONAL)
+"""Columns that a purified table may have; others are not read."""
 
 
 def schema_misfit(schema: pa.Schema) -> str | None:
@@ -112,15 +122,31 @@ def values_misfit(table: pa.Table, classes: Sequence[str], first_row: int = 0, n
             return f"column {name!r} must hold finite numbers"
         if ((values < low - _ROUNDING) | (values > high + _ROUNDING)).any():
             return f"column {name!r} must hold numbers from {low:g} to {high:g}"
+    if table.num_rows:
+        starts = np.cumsum(sizes.to_numpy()) - sizes.to_numpy()
+        totals = np.add.reduceat(_elements(table["distribution"]).to_numpy(), starts)
+        if not (totals > 0).all():
+            return "column 'distribution' must have a positive number in every row"
     neighbours = _elements(table["neighbours"]).to_numpy()
     if len(neighbours) and not (neighbours.min() >= 0 and neighbours.max() < n):
         return f"column 'neighbours' must name rows from 0 to {n - 1}"
     known = pa.array(list(classes), pa.string())
     for name in ("original", "kept", "label", "outside"):
-        labels = _elements(table[name]).drop_null()
-        if not pc.all(pc.is_in(labels, value_set=known), min_count=0).as_py():
+        if not _all_in(_elements(table[name]).drop_null(), known):
             return f"column {name!r} has a label that is no class of the run"
+    removals = {name: pc.struct_field(_elements(table["removed"]), name) for name in _REMOVAL_FIELDS}
+    if any(values.null_count for values in removals.values()):
+        return "column 'removed' has gaps"
+    if not np.isfinite(removals["margin"].to_numpy()).all():
+        return "column 'removed' must hold finite numbers"
+    if not _all_in(removals["label"], known):
+        return "column 'removed' has a label that is no class of the run"
     return None
+
+
+def _all_in(labels: Any, known: pa.Array) -> bool:
+    """Return whether all labels are known."""
+    return bool(pc.all(pc.is_in(labels, value_set=known), min_count=0).as_py())
 
 
 def _elements(column: pa.ChunkedArray) -> Any:

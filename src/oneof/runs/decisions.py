@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from oneof.storage.regular import check_regular
+from oneof.storage.regular import check_regular, read_regular
 from oneof.storage.rows import append
 from oneof.storage.schema import NOTHING, NUMBER, find_schema_error
 from oneof.storage.strict_json import parse_json
@@ -40,6 +40,7 @@ _DECISION = {
     "drawn": DRAWN,
     "seconds": NUMBER,
 }
+_MAX_LOG_BYTES = 1 << 30  # some millions of decisions
 _MAX_REPORTED = 5  # ignored lines that a message describes
 _logger = logging.getLogger(__name__)
 
@@ -134,7 +135,7 @@ class Log:
         stamp = (status.st_ino, status.st_size, status.st_mtime_ns)
         if stamp == self._stamp:
             return
-        content = self.path.read_bytes()
+        content = read_regular(self.path, _MAX_LOG_BYTES)
         self._stamp = stamp
         if hashlib.sha256(content[: self._n_bytes]).digest() != self._digest.digest():
             self._reset()

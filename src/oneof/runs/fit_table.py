@@ -33,7 +33,7 @@ from oneof.runs.read_dataset import (
 from oneof.runs.refit import Refit
 from oneof.runs.write import write_run
 from oneof.storage.locks import exclusive_lock
-from oneof.storage.regular import check_plain_tree
+from oneof.storage.regular import check_plain_tree, read_regular
 from oneof.storage.schema import find_schema_error
 from oneof.storage.settings import first_difference, from_serializable, stored_kind, to_serializable
 from oneof.storage.strict_json import parse_json
@@ -311,7 +311,7 @@ def check_run_folder(out: Path, spec_json: dict[str, Any]) -> bool:
 def _read_spec(path: Path) -> dict[str, Any]:
     """Return the spec of a run that was stopped."""
     try:
-        stored = parse_json(path.read_bytes())
+        stored = parse_json(read_regular(path))
         misfit = find_schema_error(stored, dict)
     except ValueError as error:
         misfit = str(error)

@@ -22,11 +22,11 @@ from oneof.data.files.unpacked import GIGABYTES, bytes_of, most_values, parquet_
 from oneof.data.images import list_folder
 from oneof.ensemble.accuracy import GOLD_SAMPLE_ROWS, sample_order
 from oneof.ensemble.model import Model
-from oneof.runs.check_purified import schema_misfit, values_misfit
+from oneof.runs.check_purified import COLUMNS, schema_misfit, values_misfit
 from oneof.runs.decisions import Log, decided_table, resolve_decisions
 from oneof.runs.stored_model import count_models, load_model
 from oneof.storage.files import atomic_write
-from oneof.storage.regular import check_regular
+from oneof.storage.regular import check_regular, read_regular
 from oneof.storage.schema import NOTHING, NUMBER, find_schema_error
 from oneof.storage.sheets import write_sheet
 from oneof.storage.strict_json import parse_json
@@ -37,6 +37,7 @@ PURIFIED = "purified.parquet"
 TRAINING = "training.json"
 ROWS = "rows.jsonl"
 SAMPLE_CSV = "sample.csv"  # rows drawn at random for people to label; fifty labels measure the accuracy of all
+_LARGEST = float(np.finfo(np.float32).max)
 _MAX_LIST = 64  # elements of a list that does not name classes, such as the neighbours of a row, in the mean
 _BUFFER_BYTES = 1 << 16  # of each column of a table that is read in batches
 _ESTIMATE = {
@@ -91,6 +92,9 @@ class Run:
         if (folder / "checkpoint").is_dir() and not (folder / METADATA).exists():
             raise ValueError(f"the run in {folder} must be finished; it was stopped. Repeat its command to resume it.")
         metadata = _read(folder / METADATA, _METADATA)
+        misfit = find_schema_error(metadata.get("taught", []), [int], "taught")
+        if misfit is not None:
+            raise _damaged(folder / METADATA, misfit)
         if metadata["format"] != RUN_FORMAT:
             raise ValueError(
                 f"{folder} must be a run of format {RUN_FORMAT}; it has format {metadata['format']}, of oneof "
@@ -106,7 +110,7 @@ class Run:
         try:
             with pq.ParquetFile(path) as file:
                 self._check_purified(path, file)
-                table = file.read()
+                table = file.read(columns=_known_columns(file))
             misfit = values_misfit(table, self.metadata["classes"])
         except (pa.ArrowException, FileNotFoundError) as error:
             raise _incomplete(path) from error
@@ -123,7 +127,7 @@ class Run:
             with pq.ParquetFile(path, buffer_size=_BUFFER_BYTES, pre_buffer=False) as file:
                 self._check_purified(path, file, in_memory=False)
                 first_row = 0
-                for batch in file.iter_batches(n_rows, use_threads=False):
+                for batch in file.iter_batches(n_rows, columns=_known_columns(file), use_threads=False):
                     table = pa.Table.from_batches([batch])
                     misfit = values_misfit(table, self.metadata["classes"], first_row, self.metadata["n"])
                     if misfit is not None:
@@ -182,6 +186,8 @@ class Run:
         for name, column in training["columns"].items():
             if len(column) != n_epochs or any(len(row) != n_trials for row in column):
                 raise _damaged(path, f"columns.{name} must have {n_epochs} rows of {n_trials} numbers")
+            if np.abs(np.nan_to_num(np.array(column, dtype=float))).max(initial=0.0) > _LARGEST:
+                raise _damaged(path, f"columns.{name} must have numbers within float32")
         chosen = training["chosen"]
         if len(chosen) != n_trials or not all(1 <= epoch <= n_epochs for epoch in chosen):
             raise _damaged(path, f"chosen must be epochs from 1 to {n_epochs}")
@@ -204,6 +210,11 @@ class Run:
         return count_models(self.folder)
 
 
+def _known_columns(file: pq.ParquetFile) -> list[str]:
+    """Return the names of the columns to read; further ones might have the names of those that commands add."""
+    return [name for name in file.schema_arrow.names if name in COLUMNS]
+
+
 def _parse_lines(text: str) -> list[Any]:
     """Parse JSON lines; a score in them may be NaN."""
     return [json.loads(line) for line in text.splitlines()]
@@ -211,10 +222,13 @@ def _parse_lines(text: str) -> list[Any]:
 
 def _read(path: Path, shape: Any, parse: Callable[[str], Any] = parse_json, name: str = "") -> Any:
     """Return the content of a JSON file after validation; `name` is what messages call a part of it."""
-    check_regular(path)
     try:
-        content = parse(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, ValueError, RecursionError) as error:
+        stored = read_regular(path)
+    except FileNotFoundError as error:
+        raise _incomplete(path) from error
+    try:
+        content = parse(stored.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
         raise _incomplete(path) from error
     misfit = find_schema_error(content, shape, name)
     if misfit is not None:

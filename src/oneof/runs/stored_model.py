@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load, save
 from torch import Tensor
 
@@ -31,8 +31,9 @@ from oneof.networks import MLP, Network
 from oneof.networks.named import network_of
 from oneof.runs.stored_classifiers import dump_classifiers, load_classifiers
 from oneof.storage.files import atomic_write
+from oneof.storage.memory import available_memory
 from oneof.storage.printable import shortened
-from oneof.storage.regular import check_regular
+from oneof.storage.regular import check_regular, read_regular
 from oneof.storage.schema import NUMBER, find_schema_error
 from oneof.storage.strict_json import parse_json
 from oneof.training.device import best_device
@@ -66,6 +67,7 @@ _PICTURE_MEMBER = {"networks": int, "network": str, "pixels": [int]}
 _MAX_NETWORKS = 10_000  # a file may claim any number, and building more takes many seconds
 _MAX_LAYERS = 1_000
 _MAX_SIZE = 2**31  # above which torch refuses a size by a message of many lines
+_ROUNDING = 1e-6  # by which a share may exceed 1
 _LARGEST = torch.finfo(torch.float32).max
 _FOREST_ARRAYS = ("right", "feature", "threshold", "root", "origin")
 _KERNEL_ARRAYS = ("shift", "scale", "landmarks", "coefficients", "mean", "gamma")
@@ -138,8 +140,11 @@ def load_model(folder: Path) -> Model:
     metadata = _read_metadata(folder)
     weights = folder / "model.safetensors"
     check_regular(weights)
+    if weights.exists() and weights.stat().st_size > available_memory():
+        raise _refused(weights, f"fit into memory; it has {weights.stat().st_size:,} bytes")
     try:
-        content = weights.read_bytes()
+        with safe_open(weights, "pt"):  # which compares the length of the file with what its header says
+            content = weights.read_bytes()
         tensors = load(content)
     except (FileNotFoundError, ValueError, LookupError, RuntimeError, OverflowError, SafetensorError) as error:
         raise _incomplete(folder) from error
@@ -169,10 +174,13 @@ def count_models(folder: Path) -> int:
 def _read_metadata(folder: Path) -> dict[str, Any]:
     """Read model.json; raise ValueError if it is missing, damaged or of another format."""
     path = folder / "model.json"
-    check_regular(path)
     try:
-        metadata = parse_json(path.read_bytes())
-    except (FileNotFoundError, ValueError) as error:
+        stored = read_regular(path)
+    except FileNotFoundError as error:
+        raise _incomplete(folder) from error
+    try:
+        metadata = parse_json(stored)
+    except ValueError as error:
         raise _incomplete(folder) from error
     if not isinstance(metadata, dict) or metadata.get("format") != RUN_FORMAT:
         raise _refused(folder, f"hold a model of format {RUN_FORMAT}; it has another")
@@ -211,6 +219,7 @@ def _check_consistency(metadata: dict[str, Any]) -> str | None:
         or _check_encoding(encoding)
         or _check_categories(encoding["categories"], rare)
         or _check_calibration(metadata["calibration"])
+        or _check_shares(metadata["shares"])
     )
 
 
@@ -267,6 +276,13 @@ def _check_calibration(calibration: dict[str, Any]) -> str | None:
         return "calibration.accuracy must be pairs"
     if calibration["rows"] and not calibration["scores"]:
         return "calibration.scores must not be empty"
+    return None
+
+
+def _check_shares(shares: list[float]) -> str | None:
+    """Return a rule that the weights of the learners violate, or None."""
+    if any(not 0 <= share <= 1 + _ROUNDING for share in shares) or (shares and sum(shares) <= 0):
+        return "shares must be numbers from 0 to 1, not all of them 0"
     return None
 
 

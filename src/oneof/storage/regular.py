@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+MAX_JSON_BYTES = 1 << 27  # of a JSON file that describes a run; reading takes up to fifty times as much memory
 _KINDS = {
     stat.S_IFLNK: "a link",
     stat.S_IFDIR: "a folder",
@@ -49,6 +50,21 @@ def check_plain_tree(folder: Path) -> None:
         mode = path.lstat().st_mode
         if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
             raise _not_regular(path, _kind(mode))
+
+
+def read_regular(path: Path, max_bytes: int = MAX_JSON_BYTES) -> bytes:
+    """Return the content of a regular file; raise ValueError if it has more bytes.
+
+    An archive of some bytes may contain a file of any size that consists of zeros.
+    """
+    check_regular(path)
+    with path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > max_bytes:
+            raise ValueError(
+                f"{path} must have at most {max_bytes:,} bytes; it has {size:,}. It is damaged, or not ours."
+            )
+        return file.read()
 
 
 @contextmanager

@@ -41,7 +41,7 @@ def read(path: Path) -> list[Row]:
             row = json.loads(line)
             if not isinstance(row, dict):
                 raise ValueError("it holds another value")
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ValueError(
                 f"{path} must hold one JSON object per line; line {number} does not ({error}). Delete the line."
             ) from error
@@ -84,6 +84,6 @@ def _split_tail(content: bytes) -> tuple[bytes, bytes]:
         return content, b""
     try:
         json.loads(tail)
-    except ValueError:
+    except (ValueError, RecursionError):
         return content[:end], tail
     return content, b""

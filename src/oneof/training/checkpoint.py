@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load, save
 from torch import Tensor
 
 from oneof.data.on_disk import OnDiskFeatures
 from oneof.methods.base import leaves
 from oneof.storage.files import atomic_write
+from oneof.storage.regular import read_regular
 from oneof.storage.schema import find_schema_error
 from oneof.storage.settings import first_difference
 from oneof.storage.strict_json import parse_json
@@ -62,9 +63,11 @@ class Checkpointer:
         """Load the newest valid checkpoint into the state; return its history, empty if there is none."""
         for path in sorted(self.folder.glob("step-*.json"), reverse=True):
             try:
-                metadata = json.loads(path.read_text())
-                content = path.with_suffix(".safetensors").read_bytes()
-            except (OSError, ValueError, RecursionError):  # a file is missing, or cut short
+                metadata = json.loads(read_regular(path))
+                tensors_path = path.with_suffix(".safetensors")
+                with safe_open(tensors_path, "pt"):  # which compares the length of the file with what its header says
+                    content = tensors_path.read_bytes()
+            except (OSError, ValueError, RecursionError, SafetensorError):  # a file is missing, or cut short
                 continue
             is_valid = find_schema_error(metadata, _METADATA) is None
             if is_valid and hashlib.sha256(content).hexdigest() == metadata["sha256"]:
@@ -152,7 +155,7 @@ def plan_stacks(
 def _planned_before(path: Path, trials: Sequence[Trial]) -> list[Sequence[Trial]]:
     """Return the stacks whose sizes a file holds."""
     try:
-        sizes = parse_json(path.read_bytes())
+        sizes = parse_json(read_regular(path))
         misfit = find_schema_error(sizes, [int])
     except ValueError as error:
         misfit = str(error)

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
-from torch import Tensor
+from torch import Tensor, nn
 
 from oneof.data.augment.views import Plain, Views
 from oneof.data.with_ranks import QuantileNormalizer
@@ -24,6 +24,8 @@ from oneof.networks import MLP, GeneratorMLP, LeNet, Linear, Network, ResNet32, 
 from oneof.networks.named import Timm
 from oneof.purify import Removals
 from oneof.storage.files import atomic_write
+from oneof.storage.printable import shortened
+from oneof.storage.regular import check_regular
 from oneof.storage.settings import from_serializable, to_serializable
 from oneof.training.checks import check_like_trained
 from oneof.training.events import Purification, removals
@@ -252,46 +254,72 @@ def load(path: str | Path, network: Network | None = None) -> Fit:
     network
         The network, if it is not one of oneof's.
     """
+    check_regular(path)
     try:
         with safe_open(path, "pt") as file:
             metadata = json.loads(file.metadata()["fit"])
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        _check_claims(metadata, tensors)
         make = network or from_serializable(metadata["network"], KINDS)
         method: Method = from_serializable(metadata["method"], KINDS) if metadata["method"] else Method()
         shape = tuple(metadata["shape"])
         n_classes = tensors["candidates"].shape[2]
         weights = _with_prefix(tensors, "weight.")
+        if network is None and not isinstance(make, Timm):  # timm's have sizes of their own
+            with torch.device("meta"):  # which has shapes and no memory
+                described = method.network(make(shape, n_classes), n_classes, shape)
+            _check_shapes(described, weights)
         modules = []
         for trial in range(len(tensors["rows"])):
             module = method.network(make(shape, n_classes), n_classes, shape)
             module.load_state_dict({name: weight[trial] for name, weight in weights.items()})
             modules.append(module)
-    except (OSError, SafetensorError, LookupError, TypeError, ValueError, RuntimeError) as error:
+        normalisation = _with_prefix(tensors, "look.")
+        eval_transform = None
+        if normalisation:
+            eval_transform = Views(((Plain(), 1),), normalisation["scale"], normalisation["offset"], torch.float32)
+        removed = _with_prefix(tensors, "removals.")
+        return Fit(
+            stack=Stack(modules),
+            shift=tensors.get("shift"),
+            scale=tensors.get("scale"),
+            eval_transform=eval_transform,
+            shape=shape,
+            rows=tensors["rows"],
+            candidates=tensors["candidates"],
+            removals=Removals(**removed) if removed else None,
+            history=_with_prefix(tensors, "history."),
+            epoch=tensors["epoch"],
+            origin=tensors["origin"].numpy() if "origin" in tensors else None,
+            ranks=QuantileNormalizer(tensors["ranks"].numpy()) if "ranks" in tensors else None,
+            network=make,
+            method=method,
+        )
+    except (OSError, SafetensorError, LookupError, AttributeError, TypeError, ValueError, RuntimeError) as error:
         advice = "" if network else " If its network was your own, say network=."
         raise ValueError(
             f"{path} must be a file that Fit.save wrote; it is not, or not whole ({error}).{advice}"
         ) from error
-    normalisation = _with_prefix(tensors, "look.")
-    eval_transform = None
-    if normalisation:
-        eval_transform = Views(((Plain(), 1),), normalisation["scale"], normalisation["offset"], torch.float32)
-    removed = _with_prefix(tensors, "removals.")
-    return Fit(
-        stack=Stack(modules),
-        shift=tensors.get("shift"),
-        scale=tensors.get("scale"),
-        eval_transform=eval_transform,
-        shape=shape,
-        rows=tensors["rows"],
-        candidates=tensors["candidates"],
-        removals=Removals(**removed) if removed else None,
-        history=_with_prefix(tensors, "history."),
-        epoch=tensors["epoch"],
-        origin=tensors["origin"].numpy() if "origin" in tensors else None,
-        ranks=QuantileNormalizer(tensors["ranks"].numpy()) if "ranks" in tensors else None,
-        network=make,
-        method=method,
-    )
+
+
+def _check_claims(metadata: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+    """Raise ValueError if a description has more layers, or larger examples, than the tensors that belong to it can have."""
+    network = metadata["network"]
+    if isinstance(network, dict):  # a function is stored by its name
+        n_layers = max(len(network.get("hidden", ())), network.get("depth", 0))
+        if n_layers > len(tensors):
+            raise ValueError(f"its network claims {n_layers:,} layers, more than it has tensors")
+    n_stored = sum(tensor.numel() for tensor in tensors.values())
+    if max(metadata["shape"]) > n_stored:
+        raise ValueError(f"its examples claim the shape {shortened(str(metadata['shape']))}")
+
+
+def _check_shapes(described: nn.Module, weights: dict[str, Tensor]) -> None:
+    """Raise ValueError if the weights of trials [t, ...] are not those of the network that is described."""
+    expected = {name: tuple(weight.shape) for name, weight in described.state_dict().items()}
+    stored = {name: tuple(weight.shape[1:]) for name, weight in weights.items()}
+    if stored != expected:
+        raise ValueError("its weights are not those of the network that it describes")
 
 
 def _with_prefix(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:

@@ -12,6 +12,7 @@ MIN_CLASS_MASS = 0.6  # of all answers that the classes that are found must have
 MAX_LABEL_WORDS = 4  # a rare answer of more words is a sentence, not a label
 MIN_LENGTH = 5  # of a word that may be misspelt, by one letter
 MAX_CASED_LENGTH = 2  # of a label that may differ from another by case alone
+_MAX_NEGATION_LENGTH = 200  # characters before a name that may negate it: long texts are searched in linear time
 MAX_UNMATCHED = 0.05  # of all answers: so many may name none of the given classes
 
 _DECORATION = " \t\r\n*_`\"'\u201c\u201d\u2018\u2019.,;:!()[]{}<>"
@@ -103,7 +104,8 @@ def named_classes(text: str, classes: Sequence[str]) -> list[str]:
         if len(name) < 3 and not re.fullmatch(r"\W*\S{1,2}(?:\s*(?:,|/|or|and|\|)\s*\S{1,2})+\W*", text.strip()):
             continue
         for match in pattern.finditer(remaining):
-            before = remaining[: match.start()].rstrip("*_`\"' ") + " "
+            start = max(0, match.start() - _MAX_NEGATION_LENGTH)
+            before = remaining[start : match.start()].rstrip("*_`\"' ") + " "
             is_negated = any(negation.end() == len(before) for negation in _NEGATED.finditer(before))
             if not is_negated:
                 first_position.setdefault(name, match.start())
