@@ -35,7 +35,9 @@ NOT_RUN = re.compile(r"<!-- not run: .+ -->\n+ *```sh\n")
 FENCE = re.compile(r"^( *)```(python|console|text)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?")
 FRAME = re.compile(r"[─-╿\s]+")  # lines of tables, and how wide they are
-PROGRESS = re.compile(r"^\w+: [\d,]+ of [\d,]+ after .*\n", re.MULTILINE)  # printed by long commands only
+PROGRESS = re.compile(
+    r"^\w+(?: \([\d,]+ of [\d,]+\))?: [\d,]+ of [\d,]+ after .*\n", re.MULTILINE
+)  # printed by long commands only
 SECONDS = re.compile(r"(│ seconds +│ )([\d.,]+ *)")
 PIPE = re.compile(r"[|<>;&]")
 
