@@ -21,16 +21,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from PIL import Image
-from review_browser import QUICK, Server, browser, loaded, settled, shown_row, wait
+from review_browser import Server, browser, loaded, settled, shown_row, wait
 from sklearn.datasets import load_digits
 
 from oneof.data.roles import ColumnRoles
+from oneof.learners.config import EnsembleConfig, FitConfig
 from oneof.report.page import render_page
 from oneof.review.cards import shown_table
 from oneof.runs.decisions import Decision, Log
 from oneof.runs.fit_table import FitSpec, fit_table
 from oneof.runs.folder import Run
 
+CHEAP = FitConfig(EnsembleConfig(learners=("kernel",)))
 ROWS = 150
 WRITERS = 6
 KEYS = 9  # candidates that have a key
@@ -80,7 +82,7 @@ def make_run(folder: Path) -> list[str]:
     table["candidates"] = ["|".join(names[row]) for row in sets]
     table.to_csv(folder / "digits.csv", index=False)
     roles = ColumnRoles(ignore=("note", "picture"))
-    fit_table(folder / "digits.csv", folder / "RUN", FitSpec(roles, config=QUICK))
+    fit_table(folder / "digits.csv", folder / "RUN", FitSpec(roles, config=CHEAP))
     return [str(name) for name in names[target]]
 
 
@@ -318,7 +320,7 @@ def look_at_report(
     """Write the report, look at it in every scheme, and check the contrast of its plots."""
     opened_run = Run.open(run)
     page_text = render_page(
-        opened_run.metadata, shown_table(opened_run), opened_run.training, opened_run.rows, str(run)
+        opened_run.metadata, shown_table(opened_run), opened_run.training, opened_run.rows, folder=str(run)
     )
     path = folder / "report.html"
     path.write_text(page_text, "utf-8")

@@ -11,6 +11,7 @@ from sklearn.ensemble import ExtraTreesClassifier
 from sklearn.naive_bayes import GaussianNB
 from stages import context_for, hard_targets, make_dataset
 
+import oneof.learners.forest
 from oneof.data.splits import cross_fit_splits
 from oneof.ensemble.stacking import combine_within_sets, learner_weights, significantly_better
 from oneof.learners.base import FittedLearner, Targets, WarmStart
@@ -247,3 +248,13 @@ def test_a_learner_is_clearly_better_only_beyond_the_error_of_the_difference():
     assert not significantly_better(ten_wrong, twelve_wrong, sets, "both")
     assert not significantly_better(ten_wrong, right, sets, "covering")
     assert not significantly_better(right, right, sets, "both")
+
+
+def test_many_rows_are_predicted_as_few_are(monkeypatch):
+    forest = grow_trees().model
+    rows = np.random.default_rng(0).normal(size=(500, 3)).astype(np.float32) * 3
+    rows[0, 0] = np.nan
+    few_at_a_time = np.concatenate([forest(part) for part in np.array_split(rows, 20)])
+    monkeypatch.setattr(oneof.learners.forest, "CPU_BLOCK", 1)  # so that scikit-learn's trees predict
+    monkeypatch.setattr(oneof.learners.forest, "ROWS_BLOCK", 64)
+    assert np.array_equal(forest(rows), few_at_a_time)

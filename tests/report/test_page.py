@@ -12,21 +12,26 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from commands import call
 from markupsafe import Markup
 from run_folder import NASTY, write_run
+from small_table import frame
 
+import oneof.cli.report
+import oneof.review.cards
 from oneof.cli.report import report
-from oneof.ensemble.accuracy import binomial_interval, sample_order
+from oneof.ensemble.accuracy import binomial_interval, measure_labels, sample_order
 from oneof.report import heat_map, input_section, results_section, training_section
 from oneof.report.page import _next_step, _percent, render_page
 from oneof.report.plots import PAPER, TEXT, Drawing, placeholder
 from oneof.report.results_section import audit_classes, audit_groups, compare_gold, count_pairs
 from oneof.report.rows_section import inert, review_queue
 from oneof.review.audit import Accuracy
-from oneof.review.cards import shown_table
+from oneof.review.cards import _read_rows, sample_rows, shown_table
+from oneof.runs.decisions import Decision
 from oneof.runs.folder import Run
 from oneof.runs.purified import read_purified
 
@@ -416,7 +421,7 @@ def test_the_command_writes_the_same_page_for_the_same_run(run, tmp_path, capsys
     assert shown["ask"].to_pylist() == [
         a and g is None for a, g in zip(*(opened.purified[n].to_pylist() for n in ("ask", "gold")), strict=True)
     ]
-    html = render_page(opened.metadata, shown, opened.training, opened.rows, str(run))
+    html = render_page(opened.metadata, shown, opened.training, opened.rows, folder=str(run))
     assert (tmp_path / "report.html").read_text("utf-8") == html
     assert capsys.readouterr().out == f"{tmp_path / 'report.html'}: 400 rows, {len(html.encode()) / 1e6:.1f} MB\n"
 
@@ -512,6 +517,46 @@ def test_candidates_stand_in_the_order_of_probability(table):
         assert shown == sorted(shown, reverse=True)
 
 
+@pytest.mark.usefixtures("three_models")
+def test_a_large_run_is_described_by_rows_drawn_at_random(tmp_path, monkeypatch, capsys):
+    folder = write_run(tmp_path / "run", 300)
+    opened = Run.open(folder)
+    monkeypatch.setattr(oneof.cli.report, "MAX_ROWS", 100)
+    monkeypatch.setattr(oneof.review.cards, "_BATCH_ROWS", 64)
+    expected = measure_labels(
+        np.asarray(pc.fill_null(pc.equal(opened.purified["label"], opened.purified["gold"]), False)),
+        np.asarray(pc.is_valid(opened.purified["gold"])),
+    )
+    sample = sample_rows(opened, 100)
+    assert sample.label_accuracy == expected
+    rows = sample.purified["row"].to_pylist()
+    assert len(set(rows)) == 100
+    assert sample.purified.equals(opened.purified.take(rows))
+    candidates = opened.purified["original"][rows[7]].as_py()
+    opened.log.write(Decision(rows[7], "label", (candidates[-1],), "ann", before=tuple(candidates)))
+    shown = shown_table(opened, sample=sample)
+    assert shown["decision"][7].as_py() == f"ann: {candidates[-1]}"
+    assert shown["decision"].null_count == 99
+
+    def refuse(self):
+        raise AssertionError("the whole table was read")
+
+    monkeypatch.setattr(Run, "purified", property(refuse))
+    oneof.cli.report.report(folder, tmp_path / "page.html")
+    assert "100 of 300 rows, drawn at random" in capsys.readouterr().out
+    page = (tmp_path / "page.html").read_text("utf-8")
+    assert "The run has 300 rows" in page
+    assert "100 rows drawn at random" in page
+
+
+def test_cells_of_some_rows_are_those_of_the_file(tmp_path):
+    frame(200).to_parquet(tmp_path / "table.parquet")
+    names = ["hue", "x0"]
+    rows = np.array([0, 5, 64, 199])
+    found = _read_rows(tmp_path / "table.parquet", names, rows)
+    assert found.to_pylist() == pq.read_table(tmp_path / "table.parquet", columns=names).take(rows).to_pylist()
+
+
 # --------------------------------------------------------------------------------------------------- where people voted
 
 
@@ -559,5 +604,5 @@ def test_answers_of_the_review_measure_the_labels(run):
     opened = Run.open(run)
     purified = opened.purified.drop_columns(["gold"])
     for measured, words in ((None, "nobody has checked it"), (Accuracy(50, 45, 0, 0.78, 0.97), "about 50 rows")):
-        html = render_page(opened.metadata, purified, opened.training, opened.rows, "RUN", measured)
+        html = render_page(opened.metadata, purified, opened.training, opened.rows, reviewed=measured)
         assert words in html

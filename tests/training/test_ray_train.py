@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
+import distributed_cases
 import pytest
 from distributed_cases import digits
 
@@ -21,7 +25,14 @@ def test_two_workers_of_ray_train_share_the_rows(tmp_path):
         accuracy = digits()
         (tmp_path / f"rank-{dist.get_rank()}").write_text(f"{dist.get_world_size()} {accuracy}")
 
-    ray.init(num_cpus=3, include_dashboard=False, log_to_driver=False)
+    # workers import this module and what it imports, by name
+    folders = [
+        str(Path(__file__).parent),
+        str(Path(distributed_cases.__file__).parent),
+        os.environ.get("PYTHONPATH", ""),
+    ]
+    environment = {"env_vars": {"PYTHONPATH": os.pathsep.join(folders)}}
+    ray.init(num_cpus=3, include_dashboard=False, log_to_driver=False, runtime_env=environment)
     try:
         run_config = train.RunConfig(storage_path=str(tmp_path / "ray"))
         scaling = train.ScalingConfig(num_workers=2, use_gpu=False)

@@ -19,7 +19,7 @@ LABEL_STUDIO = "Label Studio (with .json)"
 
 def clean(
     run: RunFolder,
-    out: Annotated[Path, typer.Option(metavar="FILE", help="File to write: .parquet, .csv, or .json for Label Studio.")],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="File to write: .parquet, .csv, or .json for Label Studio. Of a run of many files: a folder.")],
     column: Annotated[list[str] | None, typer.Option(metavar="COLUMN", help="Column of the training table to copy to the result. Repeatable.")] = None,
     separator: Annotated[str, typer.Option(metavar="TEXT", help="With .csv: separator of the labels in a cell.")] = "|",
     details: Annotated[bool, typer.Option("--details", help="Write everything that is known of a row: also margin, agreement, removals, similar rows and the gain of a review.")] = False,
@@ -32,10 +32,16 @@ def clean(
     from oneof.runs.folder import Run
     from oneof.storage.sheets import ENDINGS, check_out
 
-    check_out(out, (*ENDINGS, ".json"))
     opened = Run.open(run)
+    labels_files = "files" in opened.metadata and not out.suffix
+    if not labels_files:
+        check_out(out, (*ENDINGS, ".json"))
     content = None
-    if out.suffix.lower() == ".json":
+    if labels_files:
+        from oneof.runs.clean_files import write_file_labels
+
+        summary = write_file_labels(opened, out, list(dict.fromkeys(column or ())))
+    elif out.suffix.lower() == ".json":
         from oneof.review.label_studio_tasks import TaskContent
 
         content = TaskContent.of(opened, picture_url)

@@ -49,7 +49,7 @@ def fit(
     ranked: Annotated[bool, typer.Option("--ranked", rich_help_panel=VOTES, help="The first label of a list counts most. Default: the labels of a list are equally plausible.")] = False,
     taxonomy: Annotated[Path | None, typer.Option(metavar="FILE", rich_help_panel=VOTES, help="Table of child and parent labels: a vote for a parent is a vote for all labels below it.")] = None,
     roles: ColumnRoles,
-    file: Annotated[Path | None, typer.Argument(metavar="FILE", show_default=False, help="Table: CSV, TSV, Parquet, npz or .mat; or a folder of pictures, with a subfolder per set such as 'cat|fox'.")] = None,
+    file: Annotated[Path | None, typer.Argument(metavar="FILE", show_default=False, help="Table: CSV, TSV, Parquet, npz or .mat; many Parquet files, such as 'rows/*.parquet'; or a folder of pictures, with a subfolder per set such as 'cat|fox'.")] = None,
     votes: Annotated[Path | None, typer.Option(metavar="FILE", help="Votes of annotators, in place of --candidates: a row per vote (item, annotator, label), a column per annotator, nested JSON, or an export of Label Studio, Argilla, Prodigy or distilabel.")] = None,
     gold_file: Annotated[Path | None, typer.Option(metavar="FILE", help="True labels in a file of their own, to measure the accuracy by: RUN/sample.csv of an earlier run of this table, filled in. If they are a column of the table: --gold.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Give a first answer in seconds, without networks.")] = False,
@@ -64,6 +64,7 @@ def fit(
     networks: Annotated[int | None, typer.Option(min=1, metavar="N", rich_help_panel=LEARNING, help="How many networks to train. Default: 5, on pictures 3 or 1; more are slower and steadier.")] = None,
     epochs: Annotated[int | None, typer.Option(min=1, metavar="N", rich_help_panel=LEARNING, help="Epochs of training. Default: 30, fewer on large tables; on pictures 100 on a GPU, 5 to 60 on a CPU.")] = None,
     settings: Annotated[Path | None, typer.Option(metavar="FILE", rich_help_panel=LEARNING, help="Settings of the networks, as oneof tune writes them. Default: settings that suit most tables.")] = None,
+    sample: Annotated[int | None, typer.Option(min=10, metavar="ROWS", rich_help_panel=LEARNING, help="With many files: rows to learn from. Default: as many as help, by the sets of other rows; 100,000 at most.")] = None,
     seed: Annotated[int, typer.Option(min=0, metavar="N", rich_help_panel=LEARNING, help="Seed of everything that is drawn.")] = 0,
     device: Annotated[str, typer.Option(metavar="NAME", rich_help_panel=RESOURCES, help="Where to train: cpu, cuda or auto, the GPU, if there is one, for pictures and tables from 20,000 rows on.")] = "auto",
     n_jobs: Annotated[int | None, typer.Option(metavar="N", rich_help_panel=RESOURCES, help="Number of processes; -1: all processors. On tables the result is the same for any number. On pictures each takes a GPU of its own, where there are as many; more processes than networks share the rows, and give the same accuracy. Default: one, or those that torchrun or SLURM started.")] = None,
@@ -79,12 +80,16 @@ def fit(
     from oneof.estimator.settings_file import read_settings
     from oneof.learners.base import Resources
     from oneof.learners.config import EnsembleConfig, FitConfig, ImageConfig, make_ensemble_config
+    from oneof.runs.fit_files import fit_files, table_files
     from oneof.runs.fit_table import FitSpec, RunOptions, fit_again, fit_table
     from oneof.training.parallel import resolve_n_jobs
     from oneof.training.processes import current_group
     from oneof.votes.read import VotesFile
 
-    has_pictures = bool(roles.image) or (file is not None and file.is_dir())
+    files = table_files(file)
+    if sample is not None and not files:
+        raise ValueError("--sample is for many files, such as 'rows/*.parquet'. Leave it out.")
+    has_pictures = bool(roles.image) or (file is not None and file.is_dir() and not files)
     trains_on_pixels = has_pictures and not roles.image_model
     _set_torch_threads(threads, trains_on_pixels, deterministic)
     ensemble = make_ensemble_config(
@@ -149,7 +154,9 @@ def fit(
     )
     rank = current_group(n_jobs).rank
     try:
-        if file and not from_run:
+        if files and not from_run:
+            run = fit_files(files, out, spec, options, sample)
+        elif file and not from_run:
             run = fit_table(file, out, spec, options)
         elif from_run and not file and spec == FitSpec():
             run = fit_again(from_run, out, options)
@@ -201,3 +208,6 @@ def _print_summary(run: Run, console: Terminal) -> None:
         console.print(Text(one_line(warning), style="yellow"))
     for step in next_steps(run):
         console.print(Text(step), soft_wrap=True)
+    if "files" in run.metadata:
+        n_rows = run.metadata["files"]["rows"]
+        console.print(Text(f"To label all {n_rows:,} rows: oneof clean {run.folder} --out FOLDER"))

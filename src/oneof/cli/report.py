@@ -8,6 +8,8 @@ import typer
 from oneof.cli.columns import RunFolder
 from oneof.cli.terminal import echo
 
+MAX_ROWS = 300_000  # of a page; a larger run is described by rows drawn at random, which some hundred megabytes hold
+
 
 def report(
     run: RunFolder,
@@ -20,14 +22,20 @@ def report(
     check_out(out, (".html", ".htm"), "--out")  # before the imports, which take seconds
     from oneof.report.page import render_page
     from oneof.review.audit import accuracy_in_review
-    from oneof.review.cards import shown_table
+    from oneof.review.cards import sample_rows, shown_table
     from oneof.runs.folder import Run
     from oneof.storage.files import atomic_write
 
     opened = Run.open(run)
-    table = shown_table(opened, column or ())
-    reviewed = accuracy_in_review(opened)
-    page = render_page(opened.metadata, table, opened.training, opened.rows, str(run), reviewed).encode()
+    n_rows = opened.metadata["n"]
+    sample = sample_rows(opened, MAX_ROWS) if n_rows > MAX_ROWS else None
+    table = shown_table(opened, column or (), sample)
+    accuracy = sample.label_accuracy if sample is not None else None
+    reviewed = accuracy_in_review(opened) if sample is None else None
+    page = render_page(
+        opened.metadata, table, opened.training, opened.rows, accuracy, folder=str(run), reviewed=reviewed
+    ).encode()
     with atomic_write(out) as file:
         file.write(page)
-    echo(f"{out}: {opened.purified.num_rows:,} rows, {len(page) / 1e6:.1f} MB")
+    counted = f"{n_rows:,} rows" if sample is None else f"{MAX_ROWS:,} of {n_rows:,} rows, drawn at random"
+    echo(f"{out}: {counted}, {len(page) / 1e6:.1f} MB")

@@ -16,7 +16,7 @@ from oneof.storage.did_you_mean import did_you_mean
 
 
 def read_supervision(
-    name: str, others: Cells, roles: ColumnRoles, n: int
+    name: str, others: Cells, roles: ColumnRoles, n: int, known_classes: Sequence[str] = ()
 ) -> tuple[Candidates, NDArray[np.intp] | None]:
     """Read candidate sets without the excluded labels, and gold labels.
 
@@ -30,6 +30,8 @@ def read_supervision(
         Which of them hold candidates, exclusions and gold labels, and how sets are written.
     n
         Number of rows.
+    known_classes
+        Classes that there are beside those that the cells name.
 
     Returns
     -------
@@ -44,6 +46,7 @@ def read_supervision(
     excluded_labels = _read_labels(name, others, roles.exclude, roles.separator, parse_candidate_cells)
     gold_labels = _read_labels(name, others, roles.gold, roles.separator, split_cells)
     classes = _sorted_classes([*candidate_labels, *excluded_labels, *gold_labels])
+    classes += sorted(set(known_classes) - set(classes))
     possible = _label_mask(candidate_labels, classes, n)
     excluded = _label_mask(excluded_labels, classes, n)
     gold = _label_mask(gold_labels, classes, n)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -18,6 +19,7 @@ from oneof.storage.files import atomic_write
 ARRAYS = ("right", "feature", "threshold", "root", "origin")
 CPU_BLOCK = 2**18  # (row, tree) pairs processed at a time
 GPU_BLOCK = 16 * CPU_BLOCK
+ROWS_BLOCK = 2**13  # rows that scikit-learn's trees process at a time: they and their counts fit in a processor's cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +36,10 @@ class Forest:
 
     def __call__(self, x: NDArray[Any], device: Any = "cpu") -> NDArray[np.float32]:
         """Return the share of trees that predict each label, [n, c]."""
-        features = torch.from_numpy((x - self.origin).astype(np.float32))
+        centred = (x - self.origin).astype(np.float32)
+        if device == "cpu" and len(x) * len(self.root) > CPU_BLOCK:
+            return self._shares_by_sklearn(centred)
+        features = torch.from_numpy(centred)
         right = torch.as_tensor(self.right, device=device)
         feature = torch.as_tensor(self.feature, device=device)
         threshold = torch.as_tensor(self.threshold, device=device)
@@ -51,6 +56,19 @@ class Forest:
             counts = torch.bincount(row * self.classes + label, minlength=len(block) * self.classes)
             shares[start : start + block_size] = counts.view(len(block), -1).cpu().numpy() / trees
         return shares
+
+    def _shares_by_sklearn(self, x: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return the same by scikit-learn's compiled trees, which are several times as fast for many rows."""
+        counts = np.zeros((len(x), self.classes), dtype=np.int32)
+        trees = to_sklearn(self)
+        for start in range(0, len(x), ROWS_BLOCK):
+            block = x[start : start + ROWS_BLOCK]
+            flat_counts = counts[start : start + ROWS_BLOCK].reshape(-1)  # a view
+            first_cell = np.arange(len(block)) * self.classes
+            for tree, first_node in zip(trees, self.root, strict=True):
+                label = self.feature[first_node + tree.apply(block)]
+                flat_counts[first_cell + label] += 1
+        return np.asarray(counts / len(self.root), dtype=np.float32)
 
     def take(self, first: int, last: int) -> Forest:
         """Return the trees from `first` to before `last`."""
@@ -96,6 +114,28 @@ def _find_leaves(right: Tensor, feature: Tensor, threshold: Tensor, node: Tensor
         goes_left = cells.index_select(0, cell) <= threshold.index_select(0, current)
         node.index_copy_(0, moving, torch.where(goes_left, current + 1, right_child))
     return node
+
+
+def to_sklearn(forest: Forest) -> list[Any]:
+    """Return the trees as compiled trees of scikit-learn that find leaves; they know nothing of labels."""
+    from sklearn.tree._tree import NODE_DTYPE, TREE_LEAF, Tree
+
+    d = len(forest.origin)
+    trees = []
+    ends = np.append(forest.root, len(forest.right))
+    for start, end in pairwise(ends):
+        right = forest.right[start:end]
+        is_leaf = right == 0
+        nodes = np.zeros(end - start, dtype=NODE_DTYPE)
+        nodes["left_child"] = np.where(is_leaf, TREE_LEAF, np.arange(1, end - start + 1))
+        nodes["right_child"] = np.where(is_leaf, TREE_LEAF, right - start)
+        nodes["feature"] = np.where(is_leaf, 0, forest.feature[start:end])
+        nodes["threshold"] = forest.threshold[start:end]
+        tree = Tree(d, np.ones(1, dtype=np.intp), 1)
+        values = np.zeros((len(nodes), 1, 1))
+        tree.__setstate__({"max_depth": len(nodes), "node_count": len(nodes), "nodes": nodes, "values": values})
+        trees.append(tree)
+    return trees
 
 
 def from_sklearn(tree: Any, labels: NDArray[Any], origin: NDArray[np.float64], classes: int) -> Forest:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from oneof.ensemble.accuracy import AccuracyEstimate
+from oneof.ensemble.accuracy import AccuracyEstimate, LabelAccuracy
 from oneof.metrics import in_words
 from oneof.report.input_section import list_columns, summarise_sets
 from oneof.report.results_section import audit_classes, audit_groups, compare_gold, count_pairs
@@ -49,6 +49,8 @@ def render_page(
     purified: pa.Table,
     record: Mapping[str, Any],
     results: Sequence[Mapping[str, Any]],
+    label_accuracy: LabelAccuracy | None = None,
+    *,
     folder: str = "RUN",
     reviewed: ReviewedSample | None = None,
 ) -> str:
@@ -66,6 +68,8 @@ def render_page(
         What `training.json` holds.
     results : sequence of mappings
         The lines of `rows.jsonl`: the settings that were tried, with their scores.
+    label_accuracy
+        Where `purified` is a sample of the rows: the accuracy of all labels, if gold labels measure it.
     folder : str
         The run, for the commands that the page proposes.
     reviewed : ReviewedSample, optional
@@ -74,6 +78,9 @@ def render_page(
     table = read_purified(with_named_labels(purified), facts["classes"])
     votes = vote_matrix(table)
     gold = compare_gold(table)
+    is_sample = table.n < facts["n"]
+    if gold is not None and is_sample:
+        gold.measured = label_accuracy
     queue = review_queue(table)
     measured = _measured_labels(gold, reviewed, table.n)
     script = _read_template("page.js")
@@ -86,6 +93,7 @@ def render_page(
         "criterion": in_words(facts["rule"]),
         "new_rows": _describe_estimate(facts["estimate"]),
         "table": table,
+        "is_sample": is_sample,
         "columns": list_columns(facts.get("columns", {})),
         "lost": lost_labels(table.cells),
         "sets": summarise_sets(table) if votes is None else None,

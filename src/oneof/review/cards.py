@@ -3,19 +3,23 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
+from oneof.data.files.batches import read_batches
 from oneof.data.files.columns import open_table, read_numbers
 from oneof.data.files.unpacked import check_unpacked
 from oneof.data.images import folder_of
 from oneof.data.picture import picture_cell, thumbnail
 from oneof.data.roles import check_column
+from oneof.ensemble.accuracy import LabelAccuracy, measure_labels
 from oneof.ensemble.review_order import asking_order
 from oneof.review.pictures import encode_picture, find_picture
-from oneof.runs.decisions import GOLD
+from oneof.runs.decisions import DECISIONS, GOLD, Log, ResolvedDecision, decided_table, resolve_decisions
 from oneof.runs.explain import describe_removal, reason
 from oneof.runs.folder import Run, check_unchanged, is_unchanged
 from oneof.runs.plain_labels import id_column
@@ -27,6 +31,7 @@ _MAX_NEIGHBOUR_CHARACTERS = 80  # of the first cell of a neighbour
 _MIN_LIKELY = 0.02  # the probability from which on a label that nobody named is shown at once
 _MAX_EXPLAINED = 20  # rows of the report whose label is explained in words
 _MAX_THUMBNAILS = 400  # rows of the report with a picture
+_BATCH_ROWS = 1 << 15
 
 
 class Items:
@@ -35,8 +40,10 @@ class Items:
     There are none if the file is missing or has changed since the fit.
     """
 
-    def __init__(self, run: Run, columns: Sequence[str] = ()) -> None:
+    def __init__(self, run: Run, columns: Sequence[str] = (), rows: NDArray[np.intp] | None = None) -> None:
+        """Read the cells of all rows, or of `rows`, in increasing order, without holding the others in memory."""
         path = Path(run.metadata["file"])
+        self._rows = rows
         self.folder = folder_of(path)
         self.cells: dict[str, list[Any]] = {}
         self.texts: list[str] = []  # columns that identify a row to people, if none are requested
@@ -66,14 +73,17 @@ class Items:
             first = [*self.images, *roles["text"], *self.ids, *roles["ignore"], *roles["categories"]]
             visible = [name for name in (*first, *texts, *source.names) if name not in hidden]
             shown = list(dict.fromkeys(visible))[: max(_MIN_COLUMNS, len(set(first)))]  # numbers come last
-        _, self.cells = read_numbers(source, [], shown)
+        if self._rows is None:
+            _, self.cells = read_numbers(source, [], shown)
+        elif shown:
+            _, self.cells = read_numbers(open_table(_read_rows(path, shown, self._rows)), [], shown)
         for name, cells in self.cells.items():
             if name not in self.images and _holds_pictures(cells, self.folder):
                 self.images.append(name)
         if self.images and not columns:  # a picture says more than the first of many numbers
             for name in shown:
                 if source.kinds.get(name) == "number" and name not in self.texts:
-                    del self.cells[name]
+                    self.cells.pop(name, None)
 
     def show(self, row: int) -> list[tuple[str, str]]:
         """Return name and text of every column that is not a picture and has a value."""
@@ -110,15 +120,65 @@ def _holds_pictures(cells: Sequence[Any], folder: Path) -> bool:
     return isinstance(first, str) and find_picture(first, folder) is not None
 
 
-def shown_table(run: Run, columns: Sequence[str] = ()) -> pa.Table:
-    """Return the purified table with what the report adds to it.
+def _read_rows(path: Path, names: list[str], rows: NDArray[np.intp]) -> pa.Table:
+    """Return columns of some rows of a file, given in increasing order; a batch of rows is in memory at a time."""
+    parts = []
+    start = 0
+    for batch in read_batches(path, [], names, _BATCH_ROWS):
+        first, end = np.searchsorted(rows, [start, start + batch.rows])
+        columns = {}
+        for name in names:
+            column = pa.chunked_array([values for _, _, values in batch.chunks([], [name])])
+            columns[name] = column.take(pa.array(rows[first:end] - start))
+        parts.append(pa.table(columns))
+        start += batch.rows
+    return pa.concat_tables(parts)
+
+
+class RowSample(NamedTuple):
+    """Rows of a run that were drawn at random, and what is known about all rows."""
+
+    purified: pa.Table  # in the order of the file; `row` is the number of a row there
+    n_rows: int  # of the run
+    label_accuracy: LabelAccuracy | None  # of all labels, where gold labels measure it
+
+
+def sample_rows(run: Run, size: int) -> RowSample:
+    """Draw rows of a run, reading its purified table a batch at a time."""
+    n = run.metadata["n"]
+    rows = np.sort(np.random.default_rng(n).choice(n, size, replace=False, shuffle=False))
+    parts = []
+    is_right = np.zeros(n, dtype=bool)
+    is_known = np.zeros(n, dtype=bool)
+    start = 0
+    for batch in run.purified_batches(_BATCH_ROWS):
+        end = start + batch.num_rows
+        first, last = np.searchsorted(rows, [start, end])
+        parts.append(batch.take(pa.array(rows[first:last] - start)))
+        if "gold" in batch.column_names:
+            is_known[start:end] = np.asarray(pc.is_valid(batch["gold"]))
+            is_right[start:end] = np.asarray(pc.fill_null(pc.equal(batch["label"], batch["gold"]), False))
+        start = end
+    measured = measure_labels(is_right, is_known) if is_known.any() else None
+    return RowSample(pa.concat_tables(parts).combine_chunks(), n, measured)
+
+
+def shown_table(run: Run, columns: Sequence[str] = (), sample: RowSample | None = None) -> pa.Table:
+    """Return the purified table, or a sample of its rows, with what the report adds to it.
 
     Rows that people have decided need no review. Added are their decisions, thumbnails, and the columns that identify a row
     to people: `columns`, or else texts and columns that are not features.
     """
-    items = Items(run, columns)
-    decided = run.decided
-    table = run.purified.drop_columns(["ask"]).append_column("ask", decided["ask"])
+    if sample is None:
+        items = Items(run, columns)
+        purified = run.purified
+        decided = run.decided
+    else:
+        purified = sample.purified
+        rows = purified["row"].to_numpy()
+        items = Items(run, columns, rows)
+        decided = decided_table(purified, _decisions_at(run, rows))
+    table = purified.drop_columns(["ask"]).append_column("ask", decided["ask"])
     decisions = _describe_decisions(decided)
     if any(decisions):
         table = table.append_column("decision", [pa.array(decisions, pa.string())])
@@ -145,10 +205,25 @@ def _explain_first(run: Run, table: pa.Table) -> list[str | None]:
     n_to_review = pc.sum(table["ask"]).as_py() or 0
     first_rows = asking_order(table)[: min(n_to_review, _MAX_EXPLAINED)]
     labels = table["label"].to_pylist()
+    has_all_rows = table.num_rows == run.metadata["n"]
     explanations: list[str | None] = [None] * table.num_rows
     for row, cells in zip(first_rows.tolist(), table.take(pa.array(first_rows)).to_pylist(), strict=True):
+        if not has_all_rows:
+            cells["neighbours"] = []  # they may be rows that are not in the table
         explanations[row] = reason(cells, labels, run.n_models)
     return explanations
+
+
+def _decisions_at(run: Run, rows: NDArray[np.intp]) -> dict[int, ResolvedDecision]:
+    """Return what people decided about some rows, in increasing order, by the position of each."""
+    if not (run.folder / DECISIONS).exists():
+        return {}
+    by_position = {}
+    for row, decision in resolve_decisions(Log(run.folder, run.original).active_decisions).items():
+        position = int(np.searchsorted(rows, row))
+        if position < len(rows) and rows[position] == row:
+            by_position[position] = decision
+    return by_position
 
 
 def _describe_decisions(decided: pa.Table) -> list[str | None]:
@@ -170,7 +245,9 @@ def _thumbnails(table: pa.Table, items: Items, column: str) -> list[str | None]:
     """Return thumbnails of some rows, those to review first; None for the others."""
     by_gain = table.sort_by([("ask", "descending"), ("gain", "descending")])
     thumbnails: list[str | None] = [None] * table.num_rows
-    for row in by_gain["row"].to_pylist()[:_MAX_THUMBNAILS]:
+    position_of = {row: position for position, row in enumerate(table["row"].to_pylist())}
+    for number in by_gain["row"].to_pylist()[:_MAX_THUMBNAILS]:
+        row = position_of[number]
         thumbnails[row] = thumbnail(items.cells[column][row], items.folder)
     return thumbnails
 

@@ -771,10 +771,7 @@ function leaveControls() {
 function openGrid(label = "") {
   wantsGrid = true;
   return inTurn(async () => {
-    await flush();
-    const heldCards = [...cards, ...answeredCards.values()]; // the others are given back
-    const held = heldCards.map((card) => card.row).join(",");
-    const reply = await call(`/api/grid?${new URLSearchParams({ label, held })}`);
+    const reply = await loadGrid(label);
     if (!wantsGrid) return;
     if (reply.cards.length === 0) {
       gridCards = null;
@@ -788,6 +785,20 @@ function openGrid(label = "") {
     render();
     $("grid-title").focus();
   });
+}
+
+/* Ask for rows to confirm. Without an answer the page goes back to one row, which says that the server is away. */
+async function loadGrid(label) {
+  try {
+    await flush();
+    const heldCards = [...cards, ...answeredCards.values()]; // the others are given back
+    const held = heldCards.map((card) => card.row).join(",");
+    return await call(`/api/grid?${new URLSearchParams({ label, held })}`);
+  } catch (error) {
+    gridCards = null;
+    exhausted = false;
+    throw error;
+  }
 }
 
 function closeGrid() {

@@ -16,6 +16,7 @@ from oneof.data.embed import MODELS, weights_here
 from oneof.data.images import FILE, folder_of
 from oneof.data.roles import ColumnRoles
 from oneof.data.table import read_table
+from oneof.ensemble.model import Model
 from oneof.ensemble.pipeline import fit
 from oneof.learners.base import Resources, WarmStart
 from oneof.learners.config import SETTINGS, EnsembleConfig, FitConfig, ImageConfig
@@ -44,6 +45,8 @@ from oneof.votes.read import VotesFile
 
 SPEC_FILE = "asked.json"  # in the checkpoint: the spec of the run
 LOCK = "lock"  # in the checkpoint: held while a process is at work
+TABLE = "table.parquet"  # in a run of many files: the rows that are learned from
+FILES = "files.json"  # in a run of many files: which they are, and how the rows were chosen
 PIXELS = "pixels.part"  # in the checkpoint: pixels of pictures that are not held in memory; a .npy file
 _MAX_SETTING = 100_000  # trees, epochs, networks, widths and the like of a run that is learned from again
 _ANY_SIZE = ("seed", "max_rows", "max_cells", "max_kernel_rows", "batch_size")
@@ -68,6 +71,8 @@ class RunOptions:
     cache: Path | None = None  # where embeddings of texts and pictures are kept; None: ~/.cache/oneof
     stream: bool | None = None  # keep pixels of pictures in a file; None: where they take half of what is free
     command: tuple[str, ...] = ()  # recorded in run.json
+    refine: Callable[[Model], tuple[Model, str]] | None = None  # improves the model before it is written, and says how
+    files: dict[str, Any] | None = None  # recorded in run.json: the files of which the table is a sample
     progress: bool = False  # show progress bars
     echo: Callable[[str], None] = lambda line: None  # called with each line for a person
 
@@ -115,6 +120,10 @@ def fit_table(
         result = fit(data, prepared.config, resources, warm_start)
         for line in result.warnings:
             options.echo(line)
+        if options.refine is not None and group.rank == 0:
+            model, line = options.refine(result.model)
+            options.echo(line)
+            result = result._replace(model=model)
         metadata = {
             **prepared.metadata,
             "warnings": prepared.metadata["warnings"] + result.warnings,
@@ -218,6 +227,11 @@ def prepare_run(
         "asked": spec_json,
         "warnings": warnings,
     }
+    files = options.files
+    if refit is not None:
+        files = refit.run.metadata.get("files")
+    if files is not None:
+        metadata["files"] = files
     config = spec.config
     if voted is not None:
         data, ensemble, annotators = add_votes(data, voted, config.ensemble, config.seed)
@@ -321,10 +335,11 @@ def _read_spec(path: Path) -> dict[str, Any]:
 
 
 def _check_free(out: Path, checkpoint: Path) -> None:
-    """Refuse a folder that holds anything but a checkpoint that was hardly begun."""
+    """Refuse a folder that holds anything but a checkpoint that was hardly begun, or the sample of many files."""
     is_free = out.is_dir()
     for path in out.iterdir() if is_free else ():
-        if path != checkpoint or not _is_hardly_begun(checkpoint):
+        is_sample = path.name in (TABLE, FILES)
+        if not is_sample and (path != checkpoint or not _is_hardly_begun(checkpoint)):
             is_free = False
     if not is_free:
         raise ValueError(f"out must be a new or empty folder; {out} holds something else. Give another one.")

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -107,10 +107,24 @@ class PredictJob:
 
 
 def plan_jobs(predictor: Predictor, files: Sequence[Path], out: Path) -> list[PredictJob]:
-    """Return a job for each file: its output has the file's path below the folder that all files have in common."""
+    """Return a job for each file that a predictor predicts."""
+    options: dict[str, Any] = {
+        "columns": list(predictor.columns),
+        "distribution": predictor.distribution,
+        "accuracy": predictor.accuracy,
+        "sets": predictor.sets,
+    }
+    return jobs_for_files(Path(predictor.run), files, out, options)
+
+
+def jobs_for_files(run: Path, files: Sequence[Path], out: Path, options: Mapping[str, Any]) -> list[PredictJob]:
+    """Return a job for each file: its output has the file's path below the folder that all files have in common.
+
+    The output is made again if the model, the options or the file has changed since.
+    """
     resolved = [file.resolve() for file in files]
     common = Path(os.path.commonpath([file.parent for file in resolved]))
-    model_digest = fingerprint(Path(predictor.run, "model.json"))  # it holds the checksum of the weights
+    model_digest = fingerprint(run / "model.json")  # it holds the checksum of the weights
     jobs = []
     for file in resolved:
         name = file.relative_to(common)
@@ -119,7 +133,15 @@ def plan_jobs(predictor: Predictor, files: Sequence[Path], out: Path) -> list[Pr
         target = out.resolve() / name
         if target == file:
             raise ValueError(f"out must be another folder than that of the files that are read; got {str(out)!r}.")
-        jobs.append(PredictJob(file, target, _describe_origin(predictor, model_digest, file)))
+        status = file.stat()
+        origin = {
+            "model": model_digest,
+            **options,
+            "file": file.name,
+            "bytes": status.st_size,
+            "changed": status.st_mtime_ns,
+        }
+        jobs.append(PredictJob(file, target, json.dumps(origin)))
     return jobs
 
 
@@ -212,22 +234,6 @@ def _batches(predictor: Predictor, file: Path) -> Iterator[tuple[TableSource, Ta
     batches = read_batches(file, numbers, roles.non_numeric, size)
     copies = read_batches(file, [], predictor.columns, size)
     yield from zip(batches, copies, strict=True)
-
-
-def _describe_origin(predictor: Predictor, model_digest: str, file: Path) -> str:
-    """Return what predictions are made from: the model, the options, and the file as it is now."""
-    status = file.stat()
-    origin: dict[str, Any] = {
-        "model": model_digest,
-        "columns": list(predictor.columns),
-        "distribution": predictor.distribution,
-        "accuracy": predictor.accuracy,
-        "sets": predictor.sets,
-        "file": file.name,
-        "bytes": status.st_size,
-        "changed": status.st_mtime_ns,
-    }
-    return json.dumps(origin)
 
 
 def _ignore(words: str = "", steps: int = 1) -> None:

@@ -21,7 +21,7 @@ from oneof.runs.hugging_face import as_dataset
 from oneof.runs.predict import prediction_table
 
 _log = logging.getLogger(__name__)
-_MAX_CELLS = 2**24  # features and probabilities of a batch
+_MAX_CELLS = 2**22  # features and probabilities of a batch, of which there are several copies in double precision
 _MAX_ROWS = 2**16
 _MIN_ROWS = 2**8
 
@@ -108,8 +108,7 @@ class Predictor:
     @property
     def batch_size(self) -> int:
         """Return how many rows to predict at a time, so that a batch takes some hundred megabytes at most."""
-        width = len(self.model.encoding.names) + len(self.model.classes)
-        return int(np.clip(_MAX_CELLS // width, _MIN_ROWS, _MAX_ROWS))
+        return batch_size(self.model)
 
     def __call__(self, batch: Any) -> Any:
         """Return the predictions for a batch, in the form that the batch has.
@@ -199,6 +198,12 @@ class Predictor:
                 f"batch must be an array [n, {len(names)}] of the columns that the run was fitted to; got {list(x.shape)}."
             )
         return pa.table(dict(zip(names, x.T, strict=True)))
+
+
+def batch_size(model: Model) -> int:
+    """Return how many rows to predict at a time, so that a batch takes some hundred megabytes at most."""
+    width = len(model.encoding.names) + len(model.classes)
+    return int(np.clip(_MAX_CELLS // width, _MIN_ROWS, _MAX_ROWS))
 
 
 def append_columns(table: pa.Table, source: TableSource, names: Sequence[str]) -> pa.Table:
