@@ -119,7 +119,8 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, kind: str, 
     monkeypatch.setitem(__import__("sys").modules, package, None)
     name = package.replace("_", "-")
     with pytest.raises(
-        ValueError, match=rf"^{flag} needs the package {name}; it is not installed\. Run: pip install {name}\.$"
+        ValueError,
+        match=rf"^{flag} needs the package {name}; it is not installed\. Run: pip install 'oneof\[(text|vision)\]'",
     ):
         open_embedder(kind, "any")
 

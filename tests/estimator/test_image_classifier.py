@@ -48,7 +48,7 @@ def test_it_is_saved_as_a_run_and_read_again(clf, tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    "wrong", [X.astype(float), X[:, :6], np.zeros((4, 200, 200), np.uint8), np.zeros((4, 8, 8, 2), np.uint8)]
+    "wrong", [X.astype(float), X[:, :6], np.zeros((4, 600, 600), np.uint8), np.zeros((4, 8, 8, 2), np.uint8)]
 )
 def test_an_array_that_is_no_pictures_is_told(wrong):
     with pytest.raises(ValueError, match="X must be levels 0 to 255"):

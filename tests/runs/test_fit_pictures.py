@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from PIL import Image
+from safetensors.torch import load_file, save_file
 from sklearn.datasets import load_digits
 
 import oneof.training.fit
@@ -24,7 +25,7 @@ from oneof.data.images import ImageSpec
 from oneof.data.on_disk import OnDiskFeatures
 from oneof.data.roles import ColumnRoles
 from oneof.learners.config import EnsembleConfig, FitConfig, ImageConfig
-from oneof.learners.images import late_pop_schedule, plan_images
+from oneof.learners.images import FINE_TUNING_LR, ImageLearner, late_pop_schedule, plan_images
 from oneof.learners.network_models import ImageNetworks
 from oneof.purify import Pop
 from oneof.report.page import render_page
@@ -43,7 +44,7 @@ from oneof.votes.read import VotesFile
 N, BROKEN = 150, 7
 IMAGES, LABELS = load_digits(n_class=3, return_X_y=True)
 SHORT = EnsembleConfig(epochs=6)
-SPEC = FitSpec(ColumnRoles(image=("file",)), config=FitConfig(SHORT))
+SPEC = FitSpec(ColumnRoles(image=("file",)), config=FitConfig(SHORT, ImageConfig("lenet")))
 
 
 def sets() -> list[str]:
@@ -351,8 +352,9 @@ def test_with_votes_networks_train_for_as_many_epochs_as_without(
     pq.write_table(pa.table(columns | {"candidates": labels}), tmp_path / "without.parquet")
     pa.csv.write_csv(pa.table({"item": rows, "annotator": ["a"] * len(rows), "label": labels}), tmp_path / "votes.csv")
     votes = VotesFile(str(tmp_path / "votes.csv"), "item", "annotator", "label")
-    without = FitSpec(ColumnRoles(image=("shot",), ignore=("item",)))
-    voted = FitSpec(ColumnRoles(image=("shot",)), votes=votes)
+    on_pixels = FitConfig(images=ImageConfig("lenet"))
+    without = FitSpec(ColumnRoles(image=("shot",), ignore=("item",)), config=on_pixels)
+    voted = FitSpec(ColumnRoles(image=("shot",)), votes=votes, config=on_pixels)
     for name, task in (("without", without), ("voted", voted)):
         with pytest.raises(StopHere):
             fit_table(tmp_path / f"{name}.parquet", tmp_path / name, task)
@@ -377,7 +379,7 @@ def test_pictures_are_trained_on_with_the_threads_that_the_user_allows(
     monkeypatch.setattr("oneof.training.device.torch.use_deterministic_algorithms", lambda mode: None)
     monkeypatch.setattr("oneof.learners.images.BATCH_SIZE", 2**20)
     words = ("fit", folder / "table.csv", "--image", "file", "--ignore", "id", "--ignore", "truth", *options)
-    command(*words, "--out", tmp_path / "run", monkeypatch=monkeypatch, capsys=capsys)
+    command(*words, "--architecture", "lenet", "--out", tmp_path / "run", monkeypatch=monkeypatch, capsys=capsys)
     assert [one["threads"] for one in trainings] == [threads]
 
 
@@ -387,14 +389,48 @@ def test_pictures_are_trained_on_with_the_threads_that_the_user_allows(
         (replace(SPEC, config=FitConfig(SHORT, ImageConfig("lenet")), roles=ColumnRoles(image=("file",), image_model="m")), {}, "--architecture, --augmentation and --stream are for pictures that a network is trained on"),
         (replace(SPEC, roles=ColumnRoles()), {"stream": True}, "--architecture, --augmentation and --stream are for pictures"),
         (replace(SPEC, config=FitConfig(SHORT, ImageConfig(views="none")), roles=ColumnRoles()), {}, "Use --image COLUMN without --image-model"),
-        (replace(SPEC, config=FitConfig(SHORT.without_networks())), {}, "--learners, --quick, --settings and --time-limit are for tables"),
-        (SPEC, {"time_limit": 5.0}, "Use --epochs and --networks, or embed the pictures"),
+        (replace(SPEC, config=FitConfig(SHORT.without_networks(), ImageConfig("lenet"))), {}, "--learners, --quick and --settings are not for networks on pixels.*--image-model patches"),
     ],
 )  # fmt: skip
 def test_what_does_not_go_together_is_refused(folder: Path, tmp_path: Path, task: FitSpec, how: dict, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         fit_table(folder / "table.csv", tmp_path / "run", task, RunOptions(**how))
     assert not (tmp_path / "run").exists()
+
+
+def test_a_time_limit_leaves_fewer_epochs_and_says_so(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ImageLearner, "seconds_per_epoch", lambda *_: 10.0)
+    told: list[str] = []
+    options = RunOptions(time_limit=40.0, echo=told.append)
+    made = fit_table(folder / "table.csv", tmp_path / "run", SPEC, options)
+    assert made.metadata["chosen"][0]["epochs"] == 3  # 0.8 of what is left
+    assert "--time-limit: networks had 3 of 6 epochs." in told
+
+
+def test_how_long_networks_take_is_said_before_they_are_trained(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(ImageLearner, "seconds_per_epoch", lambda *_: 50.0)
+    fit_table(folder / "table.csv", tmp_path / "run", SPEC, RunOptions(progress=True))
+    assert "epochs: 6; about 5 min; --time-limit 2m for less" in capsys.readouterr().err
+
+
+def test_the_time_of_an_epoch_is_measured_on_a_few_batches(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured: list[float] = []
+
+    def note(learner: ImageLearner, *arguments: object) -> float:
+        measured.append(measure(learner, *arguments))  # type: ignore[arg-type]
+        raise StopHere
+
+    measure = ImageLearner.seconds_per_epoch
+    monkeypatch.setattr(ImageLearner, "seconds_per_epoch", note)
+    with pytest.raises(StopHere):
+        fit_table(folder / "table.csv", tmp_path / "run", SPEC, RunOptions(time_limit=40.0))
+    assert 0 < measured[0] < 60
 
 
 def test_a_way_to_vary_pictures_must_be_known() -> None:
@@ -437,10 +473,53 @@ def test_a_network_of_timm_is_trained_by_its_name(
         Run.open(tmp_path / "run").model  # noqa: B018
 
 
+def test_pretrained_weights_on_disk_are_fine_tuned(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = ModuleType("timm")  # a stand-in, which reads the weights that it is given
+    drawn = torch.nn.Conv2d(1, 6, 3)
+    torch.nn.init.constant_(drawn.weight, 0.25)
+    file = tmp_path / "small.safetensors"
+    save_file(drawn.state_dict(), file)
+    started: list[bool] = []
+
+    def create_model(
+        name: str,
+        *,
+        pretrained: bool,
+        num_classes: int,
+        in_chans: int,
+        pretrained_cfg_overlay: dict[str, str] | None = None,
+    ) -> torch.nn.Module:
+        body = torch.nn.Conv2d(in_chans, 6, 3)
+        started.append(pretrained)
+        if pretrained_cfg_overlay is not None:
+            body.load_state_dict(load_file(pretrained_cfg_overlay["file"]))
+        return body
+
+    package.is_model = lambda name: name == "small"  # type: ignore[attr-defined]
+    package.create_model = create_model  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "timm", package)
+    spec = replace(SPEC, config=FitConfig(EnsembleConfig(epochs=1), ImageConfig(str(file), "none", 1)))
+    made = fit_table(folder / "table.csv", tmp_path / "run", spec)
+    assert any(started)
+    chosen = made.metadata["chosen"][0]
+    assert chosen["pretrained"]
+    assert chosen["lr"] == FINE_TUNING_LR
+    file.unlink()  # a run holds its own weights
+    started.clear()
+    (member,) = Run.open(tmp_path / "run").model.members
+    assert member.shape["network"] == "small"
+    assert not any(started)
+    weight = member.stack.weights["body.0.weight"]
+    assert float((weight - 0.25).abs().max()) < 0.2  # an epoch at a low rate leaves it near where it started
+    assert float((weight - 0.25).abs().max()) > 0
+
+
 def test_columns_beside_pictures_are_told(folder: Path) -> None:
     table = pa.table({"file": ["0.png", "1.png"], "weight": [1.0, 2.5], "candidates": ["a|b", "b"]})
     _, said = dataset_from_table(fitting.read_table(table, SPEC.roles), folder)
-    assert said == ["columns beside the pictures are not learned from: weight. To use both, say --image-model NAME."]
+    assert said == ["columns beside the pictures are not learned from: weight. To use both, say --image-model patches."]
 
 
 def test_labels_fall_in_the_last_fifth_of_the_training():

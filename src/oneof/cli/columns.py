@@ -8,7 +8,7 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from oneof.data.roles import ColumnRoles
+from oneof.data.roles import PATCHES, ColumnRoles
 
 # panels of the help; what is in none of them comes first
 INPUT = "Input"
@@ -35,7 +35,8 @@ def roles_from_options(
     category: Annotated[list[str] | None, typer.Option(metavar="COLUMN", rich_help_panel=INPUT, help="Column to read as a category although it holds numbers, or text with many values. Repeatable.")] = None,
     group: Annotated[str | None, typer.Option(metavar="COLUMN", rich_help_panel=INPUT, help="Column of groups, such as patients: a group is trained on or held out as a whole.")] = None,
     text_model: Annotated[str | None, typer.Option(metavar="NAME", rich_help_panel=INPUT, help="Embed --text by this model of sentence-transformers, a name or a folder. Default: counts of words (TF-IDF).")] = None,
-    image_model: Annotated[str | None, typer.Option(metavar="NAME", rich_help_panel=PICTURES, help="Embed --image by this timm model, a name or a .safetensors file, and learn from the embeddings. Default: a small ResNet if its weights are on this machine; else a network is trained on the pixels.")] = None,
+    image_model: Annotated[str | None, typer.Option(metavar="NAME", rich_help_panel=PICTURES, help="Embed --image by this timm model, a name or a .safetensors file, and learn from the embeddings. 'patches': features that are learned from the pictures themselves, in seconds. Default: a small ResNet if its weights are on this machine; else patches, or on a GPU a network that is trained on the pixels.")] = None,
+    side: Annotated[int | None, typer.Option(metavar="PIXELS", rich_help_panel=PICTURES, help="Pixels a side that pictures are read in, 8 to 512: more show more, and take longer. Default: as they are, 64 at most.")] = None,
     separator: Annotated[str, typer.Option(metavar="TEXT", rich_help_panel=INPUT, help="Separator of the labels in a cell.")] = ColumnRoles.separator,
     unpacked: Unpacked = ColumnRoles.unpacked,
     empty: Annotated[str, typer.Option(metavar="MEANING", rich_help_panel=INPUT, help="What an empty set means: 'error' stops, 'unlabelled' allows every label.")] = ColumnRoles.empty,
@@ -45,6 +46,8 @@ def roles_from_options(
         raise ValueError("--text-model needs a column to embed. Add --text COLUMN.")
     if image_model is not None and not image:
         raise ValueError("--image-model needs a column to embed. Add --image COLUMN.")
+    if side is not None and image_model not in (None, PATCHES):
+        raise ValueError(f"--side is for pixels; {image_model} reads pictures in its own size. Leave one of them out.")
     if candidates is None and exclude is None:
         candidates = ColumnRoles.candidates
     return ColumnRoles(
@@ -61,6 +64,7 @@ def roles_from_options(
         empty=empty,
         text_model=text_model,
         image_model=image_model,
+        image_side=side,
         unpacked=unpacked,
     )
 

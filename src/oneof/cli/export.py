@@ -1,5 +1,6 @@
 """`oneof export RUN`: write the model for other programs, or as a folder to share."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -62,5 +63,8 @@ def export(
         echo(f"wrote {mlflow}: a model of MLflow. To serve it: mlflow models serve -m {mlflow} --env-manager local")
     if onnx is None and torch is None:
         return
-    for line in model.encoding.derived_features:
+    for line in replace(model.encoding, patches=()).derived_features:
         echo(f"{line}: compute them before you call the model")
+    for part in model.encoding.patches:
+        channels, side, _ = part.pixels.shape
+        echo(f"{part.column}: give its pixels as pictures, levels 0 to 255, {channels} x {side} x {side} in a row")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -54,8 +55,8 @@ def fit(
     gold_file: Annotated[Path | None, typer.Option(metavar="FILE", help="True labels in a file of their own, to measure the accuracy by: RUN/sample.csv of an earlier run of this table, filled in. If they are a column of the table: --gold.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Give a first answer in seconds, without networks.")] = False,
     time_limit: Annotated[str | None, typer.Option(metavar="TIME", help="Time for learning, about, such as 90s, 2m or 1h. Networks get fewer epochs or are left out, then trees. Such a run cannot be repeated to the bit.")] = None,
-    architecture: Annotated[str | None, typer.Option(metavar="NAME", rich_help_panel=PICTURES, help="Which network to train: lenet, wrn, resnet32, or the name of a timm model. Default: lenet, or wrn for colour on a GPU.")] = None,
-    augmentation: Annotated[str, typer.Option(metavar="KIND", rich_help_panel=PICTURES, help="How pictures are varied in training: upright (shifted, never mirrored), natural (mirrored too) or none.")] = "upright",
+    architecture: Annotated[str | None, typer.Option(metavar="NAME", rich_help_panel=PICTURES, help="Train this network on the pixels: lenet, wrn, resnet32, or the name of a timm model. Default on a GPU: wrn, or lenet for small grey pictures; on a CPU none, see --image-model.")] = None,
+    augmentation: Annotated[str, typer.Option(metavar="KIND", rich_help_panel=PICTURES, help="How pictures are varied for a network on pixels: upright (shifted, never mirrored), natural (mirrored too) or none. Natural and none train one also on a CPU.")] = "upright",
     stream: Annotated[bool | None, typer.Option("--stream/--no-stream", rich_help_panel=PICTURES, help="Read pixels from a file below RUN, batch by batch. Default: if they take more than half of the free memory.")] = None,
     method: Annotated[str | None, typer.Option(metavar="NAME", rich_help_panel=LEARNING, help="Loss to train with, such as proden, lws or cc. Default: balanced PRODEN, which suits most tables.")] = None,
     purify: Annotated[bool, typer.Option("--purify/--no-purify", rich_help_panel=LEARNING, help="Remove candidates that the networks rule out while they train.")] = True,
@@ -82,6 +83,7 @@ def fit(
     from oneof.learners.config import EnsembleConfig, FitConfig, ImageConfig, make_ensemble_config
     from oneof.runs.fit_files import fit_files, table_files
     from oneof.runs.fit_table import FitSpec, RunOptions, fit_again, fit_table
+    from oneof.training.device import device_for_pictures
     from oneof.training.parallel import resolve_n_jobs
     from oneof.training.processes import current_group
     from oneof.votes.read import VotesFile
@@ -90,7 +92,10 @@ def fit(
     if sample is not None and not files:
         raise ValueError("--sample is for many files, such as 'rows/*.parquet'. Leave it out.")
     has_pictures = bool(roles.image) or (file is not None and file.is_dir() and not files)
-    trains_on_pixels = has_pictures and not roles.image_model
+    images = ImageConfig(architecture, augmentation)
+    wants_network = images != ImageConfig() or stream is not None
+    on_gpu = device_for_pictures(device).type != "cpu"
+    trains_on_pixels = has_pictures and not roles.image_model and (wants_network or on_gpu)
     _set_torch_threads(threads, trains_on_pixels, deterministic)
     ensemble = make_ensemble_config(
         read_settings(settings) if settings else {},
@@ -134,7 +139,8 @@ def fit(
                 "--taxonomy": taxonomy,
             }
         )
-    images = ImageConfig(architecture, augmentation, networks if trains_on_pixels else None)
+    if trains_on_pixels:
+        images = replace(images, n_networks=networks)
     spec = FitSpec(
         roles,
         votes=votes_file,

@@ -40,7 +40,9 @@ def tune(
     load_optuna()  # if it is missing, say so before a file is read
     torch.set_num_threads(1)
     if roles.image and not roles.image_model:
-        raise ValueError("--image needs --image-model here: networks on pixels are not tuned. Name a timm model.")
+        raise ValueError(
+            "--image needs --image-model here: networks on pixels are not tuned. Say --image-model patches, or name a timm model."
+        )
     data, _ = dataset_from_table(read_table(file, roles), file.parent, cache_dir)
     config = FitConfig(seed=seed)
     identity = {"oneof": __version__, "data": fingerprint(file), "roles": roles, "epochs": epochs, "seed": seed}

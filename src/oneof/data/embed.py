@@ -214,7 +214,7 @@ def _open_text_embedder(model: str) -> Callable[[Sequence[str]], NDArray[np.floa
     is_installed = find_spec(PACKAGES["text"]) is not None
     if is_installed and not Path(model).is_dir() and not _cached_file(repository, "config.json"):
         _check_hub(model, advice)  # before the import, which takes many seconds
-    package = load_package(PACKAGES["text"], "--text-model")
+    package = load_package(PACKAGES["text"], "--text-model", extra="text")
     try:
         network = package.SentenceTransformer(model, local_files_only=True)
     except OSError:
@@ -227,7 +227,7 @@ def _open_image_embedder(model: str) -> Callable[[Sequence[str]], NDArray[np.flo
     """Return a function that embeds images by a network of timm, a name or a file of weights."""
     import torch
 
-    package = load_package(PACKAGES["image"], "--image")
+    package = load_package(PACKAGES["image"], "--image", extra="vision")
     name, weights = _find_weights(package, model)
     overlay = {"file": weights} if weights else None
     network = package.create_model(name, pretrained=True, num_classes=0, pretrained_cfg_overlay=overlay).eval()
@@ -262,6 +262,14 @@ def _find_weights(package: Any, model: str) -> tuple[str, str | None]:
     if weights is None:
         _check_hub(model, "Give --image-model a file of weights.")
     return name, weights
+
+
+def find_cached_weights(model: str) -> str | None:
+    """Return the file of a timm model's weights in the hub's cache; None if it was not downloaded."""
+    try:
+        return _cached_file(f"timm/{model}", "model.safetensors")
+    except ValueError:  # no cache without huggingface_hub, and none for a name that it does not allow
+        return None
 
 
 def weights_here(model: str) -> bool:

@@ -21,11 +21,13 @@ from oneof.data.components import ARRAYS as COMPONENT_ARRAYS
 from oneof.data.components import Components, learn_components
 from oneof.data.embed import MODELS, embedded, open_embedder
 from oneof.data.images import ImageSpec, PictureRows, learn_image_spec, read_pictures
-from oneof.data.roles import ColumnRoles
+from oneof.data.patches import ARRAYS, PatchFeatures, learn_patches, sample_of_pictures
+from oneof.data.roles import PATCHES, ColumnRoles
 from oneof.data.table import Columns, ColumnValues
 from oneof.data.text_columns import MAX_PLAIN_VALUES, MAX_VALUES
 from oneof.storage.progress import progress_bar
 
+EMBEDDING_WIDTH = 256  # columns of numbers from which they are taken for an embedding
 MAX_ONE_HOT = 100  # most frequent values of a category, each with a feature of its own
 MIN_ROWS = 3  # of a value with a feature of its own, in a column with more than MAX_PLAIN_VALUES values
 MIN_COMPONENTS, MAX_COMPONENTS = 300, 500  # of the SVD: a tenth of the texts within these, a third if there are few
@@ -110,6 +112,14 @@ class Embedded:
     width: int  # number of features
 
 
+class EncodedRows(NamedTuple):
+    """Features of n rows, and which of them have a picture that could be read."""
+
+    features: NDArray[Any]  # [n, d] float32, or the uint8 pixels of pictures
+    readable: NDArray[np.bool_]  # [n] False where a picture could not be read
+    fault: str | None  # a message that names what could not be read
+
+
 class _VectorColumn(NamedTuple):
     """A column that becomes several numeric features."""
 
@@ -132,6 +142,7 @@ class Encoding:
     # Images without an embedder: then nothing else is encoded, and features are uint8.
     pixels: tuple[ImageSpec, ...] = ()
     rare: dict[str, tuple[str, ...]] = field(default_factory=dict)  # column -> training values that share a feature
+    patches: tuple[PatchFeatures, ...] = ()  # images whose features were learned from the training images
     components: Components | None = None  # of very many columns of numbers and their gaps, in place of them
 
     @property
@@ -148,6 +159,11 @@ class Encoding:
         for vector in self._vector_columns:
             names += [f"{vector.column}[{j}]" for j in range(vector.width)]
         return names
+
+    @property
+    def has_embeddings(self) -> bool:
+        """Return whether features are embeddings, by a pretrained network, by patches, or as many columns of numbers."""
+        return bool(self.embedded or self.patches) or len(self.numbers) >= EMBEDDING_WIDTH
 
     @property
     def n_inputs(self) -> int:
@@ -172,7 +188,7 @@ class Encoding:
     @property
     def without_vectors(self) -> Self:
         """Return the encoding of numbers and categories alone, without texts and images."""
-        return replace(self, embedded=(), texts=(), pixels=())
+        return replace(self, embedded=(), texts=(), pixels=(), patches=())
 
     @property
     def derived_features(self) -> list[str]:
@@ -193,12 +209,15 @@ class Encoding:
         for image in self.pixels:
             origin = f"of the picture's levels 0 to 255, {image.shape}"
             columns.append(_VectorColumn(image.column, math.prod(image.shape), origin))
+        for learned in self.patches:
+            columns.append(_VectorColumn(learned.column, learned.width, "from the picture by its patches"))
         return columns
 
     def to_json(self) -> dict[str, Any]:
         """Return everything but the arrays as plain values."""
-        plain = asdict(replace(self, texts=(), components=None))
+        plain = asdict(replace(self, texts=(), patches=(), components=None))
         plain["texts"] = [{"column": text.column, "terms": text.terms} for text in self.texts]
+        plain["patches"] = [{**asdict(part.pixels), "mirrored": int(part.mirrored)} for part in self.patches]
         plain["components"] = 0 if self.components is None else self.components.width
         return plain
 
@@ -209,6 +228,9 @@ class Encoding:
         for i, text in enumerate(self.texts):
             arrays[f"texts.{i}.idf"] = text.idf
             arrays[f"texts.{i}.axes"] = text.axes
+        for i, part in enumerate(self.patches):
+            for name in ARRAYS:
+                arrays[f"{PATCHES}.{i}.{name}"] = getattr(part, name)
         if self.components is not None:
             for name in COMPONENT_ARRAYS:
                 arrays[f"components.{name}"] = getattr(self.components, name)
@@ -222,6 +244,11 @@ class Encoding:
             idf = np.asarray(arrays[f"texts.{i}.idf"])
             axes = np.asarray(arrays[f"texts.{i}.axes"])
             texts.append(Texts(part["column"], tuple(part["terms"]), idf, axes))
+        patches = []
+        for i, part in enumerate(plain.get("patches", [])):  # runs of earlier versions have none
+            pixels = ImageSpec(part["column"], part["channels"], part["side"])
+            stored = [np.asarray(arrays[f"{PATCHES}.{i}.{name}"]) for name in ARRAYS]
+            patches.append(PatchFeatures(pixels, bool(part["mirrored"]), *stored))
         components = None
         if plain.get("components"):  # runs of earlier versions have none
             components = Components(*(np.asarray(arrays[f"components.{name}"]) for name in COMPONENT_ARRAYS))
@@ -235,6 +262,7 @@ class Encoding:
             texts=tuple(texts),
             pixels=tuple(ImageSpec(**part) for part in plain["pixels"]),
             rare={column: tuple(values) for column, values in plain.get("rare", {}).items()},
+            patches=tuple(patches),
             components=components,
         )
 
@@ -245,6 +273,7 @@ class Encoding:
         text_columns += [text.column for text in self.texts]
         image_columns = [part.column for part in self.embedded if part.kind == "image"]
         image_columns += [image.column for image in self.pixels]
+        image_columns += [learned.column for learned in self.patches]
         return ColumnRoles(
             features=self.numbers,
             categories=tuple(self.categories),
@@ -257,6 +286,12 @@ class Encoding:
     def transform(
         self, columns: Columns, *, folder: Path = Path(), cache: Path | None = None, named: Collection[str] = ()
     ) -> NDArray[Any]:
+        """Return the features of `encode` alone."""
+        return self.encode(columns, folder=folder, cache=cache, named=named).features
+
+    def encode(
+        self, columns: Columns, *, folder: Path = Path(), cache: Path | None = None, named: Collection[str] = ()
+    ) -> EncodedRows:
         """Encode columns as features.
 
         Parameters
@@ -273,11 +308,12 @@ class Encoding:
 
         Returns
         -------
-        NDArray
-            Features [n, d], float32, or the uint8 pixels of images. Categories not seen in training are zeros.
+        EncodedRows
+            Features [n, d], float32, or the uint8 pixels of images; which rows have an image that could be read, and a message on
+            the others. Categories not seen in training are zeros, and so are the features of an image that cannot be read.
         """
         if self.pixels:
-            return self.pictures(columns, folder).levels
+            return EncodedRows(*self.pictures(columns, folder))
         numbers = self.impute(columns.numbers)
         parts = [numbers if self.components is None else self.components(numbers)]
         for name in self.categories:
@@ -291,9 +327,16 @@ class Encoding:
             parts.append(vectors)
         for text in self.texts:
             parts.append(text.transform(columns.non_numeric[text.column]))
-        if len(parts) == 1:
-            return parts[0]
-        return np.hstack(parts, dtype=np.float32)
+        readable = np.ones(len(columns), dtype=bool)
+        faults = []
+        for patches in self.patches:
+            pictures = read_pictures(columns.non_numeric[patches.column], patches.pixels, folder)
+            parts.append(patch_features(patches, pictures))
+            readable &= pictures.readable
+            if pictures.fault:
+                faults.append(pictures.fault)
+        features = parts[0] if len(parts) == 1 else np.hstack(parts, dtype=np.float32)
+        return EncodedRows(features, readable, " ".join(faults) or None)
 
     def pictures(self, columns: Columns, folder: Path, to: Path | None = None) -> PictureRows:
         """Read the images of an encoding on pixels into memory, or into a file `to`."""
@@ -333,6 +376,14 @@ class Encoding:
         return rows[codes]
 
 
+def patch_features(patches: PatchFeatures, pictures: PictureRows) -> NDArray[np.float32]:
+    """Return the features of pictures [n, width]; zeros, those of a mean picture, where one could not be read."""
+    features = np.zeros((len(pictures.levels), patches.width), dtype=np.float32)
+    rows = np.flatnonzero(pictures.readable)
+    features[rows] = patches(pictures.levels if len(rows) == len(features) else pictures.levels[rows])
+    return features
+
+
 def describe_unseen(unseen: Mapping[str, Collection[str]]) -> list[str]:
     """Return a line for every column with categories not seen in training."""
     lines = []
@@ -357,7 +408,12 @@ def _check_trusted(part: Embedded, named: Collection[str]) -> None:
 
 
 def learn_encoding(
-    columns: Columns, roles: ColumnRoles, *, folder: Path = Path(), cache: Path | None = None
+    columns: Columns,
+    roles: ColumnRoles,
+    *,
+    folder: Path = Path(),
+    cache: Path | None = None,
+    sets: NDArray[np.bool_] | None = None,
 ) -> Encoding:
     """Fit an encoding on training rows.
 
@@ -371,6 +427,8 @@ def learn_encoding(
         Folder that the names of image files are relative to.
     cache
         Folder of stored embeddings; None for the user's cache.
+    sets
+        Candidate sets [n, c], which decide whether pictures are mirrored where their features are learned from patches.
 
     Returns
     -------
@@ -392,7 +450,7 @@ def learn_encoding(
     if roles.text_model:
         for name in roles.text:
             embedded_columns.append(_learn_embedding(name, "text", roles.text_model, columns, folder, cache))
-    if roles.image_model:
+    if roles.image_model and roles.image_model != PATCHES:
         for name in roles.image:
             embedded_columns.append(_learn_embedding(name, "image", roles.image_model, columns, folder, cache))
     categories = {}
@@ -405,6 +463,10 @@ def learn_encoding(
     if not roles.text_model:
         for name in roles.text:
             texts.append(learn_texts(name, columns.non_numeric[name], columns.source))
+    patches = []
+    if roles.image_model == PATCHES:
+        for name in roles.image:
+            patches.append(_learn_patch_column(name, columns, roles, folder, sets))
     encoding = Encoding(
         numbers=tuple(columns.names),
         fills=tuple(float(np.nanmedian(column)) for column in columns.numbers.T),
@@ -414,8 +476,23 @@ def learn_encoding(
         embedded=tuple(embedded_columns),
         dates=roles.dates,
         texts=tuple(texts),
+        patches=tuple(patches),
     )
     return replace(encoding, components=learn_components(encoding.impute(columns.numbers)))
+
+
+def _learn_patch_column(
+    name: str, columns: Columns, roles: ColumnRoles, folder: Path, sets: NDArray[np.bool_] | None
+) -> PatchFeatures:
+    """Learn features of a column of images from those of its images that can be read."""
+    cells = columns.non_numeric[name]
+    image_spec = learn_image_spec(name, cells, folder, roles.image_side)
+    rows = sample_of_pictures(len(cells))
+    pictures = read_pictures([cells[row] for row in rows], image_spec, folder)
+    if not pictures.readable.any():
+        raise ValueError(f"column {name!r} must hold pictures below {folder}; of {len(rows):,} none can be read.")
+    readable = pictures.readable
+    return learn_patches(pictures.levels[readable], image_spec, None if sets is None else sets[rows][readable])
 
 
 def _learn_pixel_encoding(columns: Columns, roles: ColumnRoles, folder: Path) -> Encoding:
@@ -427,7 +504,7 @@ def _learn_pixel_encoding(columns: Columns, roles: ColumnRoles, folder: Path) ->
             f"{', '.join(others)} beside {image!r}. Leave them out, or say --image-model NAME, which turns pictures "
             "into numbers."
         )
-    image_spec = learn_image_spec(image, columns.non_numeric[image], folder)
+    image_spec = learn_image_spec(image, columns.non_numeric[image], folder, roles.image_side)
     return Encoding(numbers=(), fills=(), gaps=(), categories={}, embedded=(), pixels=(image_spec,))
 
 

@@ -82,10 +82,10 @@ def folder_of(file: Path) -> Path:
     return file if file.is_dir() else file.parent
 
 
-def learn_image_spec(column: str, cells: Sequence[Cell], folder: Path) -> ImageSpec:
+def learn_image_spec(column: str, cells: Sequence[Cell], folder: Path, side: int | None = None) -> ImageSpec:
     """Choose side and channels for a column of images.
 
-    The side is the median of the shorter sides, at most 64; there is one channel if all images are grey.
+    The side is as given, else the median of the shorter sides, at most 64; there is one channel if all images are grey.
     """
     sample = _evenly_spaced([cell for cell in cells if cell is not None], _SHAPE_SAMPLE)
     n_threads = _threads(sample, folder)
@@ -100,13 +100,19 @@ def learn_image_spec(column: str, cells: Sequence[Cell], folder: Path) -> ImageS
         raise ValueError(
             f"column {column!r} must hold pictures below {folder}; none of {len(cells):,} can be read{reason}."
         )
-    side = int(np.median([min(size) for size, _ in readable]))
-    has_one_size = len({size for size, _ in readable}) == 1
-    if not has_one_size:
-        side -= side % 4  # networks halve it twice
-    side = int(np.clip(side, SMALLEST, LARGEST))
+    if side is None:
+        side = _median_side([size for size, _ in readable])
     all_grey = all(is_grey for _, is_grey in readable)
     return ImageSpec(column, 1 if all_grey else 3, side)
+
+
+def _median_side(sizes: Sequence[tuple[int, int]]) -> int:
+    """Return the median of the shorter sides, within what networks are trained on by default."""
+    side = int(np.median([min(size) for size in sizes]))
+    has_one_size = len(set(sizes)) == 1
+    if not has_one_size:
+        side -= side % 4  # networks halve it twice
+    return int(np.clip(side, SMALLEST, LARGEST))
 
 
 def read_pictures(cells: Sequence[Cell], image_spec: ImageSpec, folder: Path, to: Path | None = None) -> PictureRows:

@@ -7,6 +7,9 @@ from typing import ClassVar, Literal
 
 from oneof.storage.did_you_mean import did_you_mean
 
+PATCHES = "patches"  # an `image_model` that is learned from the images themselves
+SMALLEST_SIDE = 8  # pixels a side that images are read in, at least
+LARGEST_SIDE = 512  # at most, where a user asks for it
 Kind = Literal["number", "date", "category", "text", "blank", "other"]  # what a column holds
 
 
@@ -30,7 +33,9 @@ class ColumnRoles:
     empty: str = "error"  # or "unlabelled"
     dates: tuple[str, ...] = ()  # those of the features that hold dates; set by `resolve_roles`
     text_model: str | None = None  # embedder of texts: a model of sentence-transformers, or a folder. None: TF-IDF
-    image_model: str | None = None  # embedder of images: a network of timm, or a file of weights. None: train on pixels
+    # encoder of images: a network of timm, a file of its weights, or "patches" (`oneof.data.patches`). None: train on pixels
+    image_model: str | None = None
+    image_side: int | None = None  # pixels a side that images are read in; None: by their size
     unpacked: float = 16.0  # gigabytes that a compressed file may unpack to
 
     def __post_init__(self) -> None:
@@ -38,6 +43,11 @@ class ColumnRoles:
             raise ValueError("separator must not be empty; got ''.")
         if not self.unpacked > 0:
             raise ValueError(f"unpacked must be positive; got {self.unpacked}.")
+        if self.image_side is not None and not SMALLEST_SIDE <= self.image_side <= LARGEST_SIDE:
+            limits = f"{SMALLEST_SIDE} to {LARGEST_SIDE}"
+            raise ValueError(
+                f"side must be {limits} pixels; got {self.image_side}. Leave it out to read small pictures."
+            )
         if self.empty not in ("error", "unlabelled"):
             raise ValueError(f"empty must be 'error' or 'unlabelled'; got {self.empty!r}.")
 

@@ -16,8 +16,10 @@ from oneof.data.column_uses import ColumnUse, describe_columns
 from oneof.data.embed import MODELS, text_embedder_here
 from oneof.data.files.arrays import array_suffixes, read_arrays
 from oneof.data.files.columns import Cells, open_table, read_numbers
+from oneof.data.files.embeddings import SUFFIXES as EMBEDDINGS
 from oneof.data.files.source import TableSource, days, wrong_cell
 from oneof.data.files.unpacked import check_unpacked
+from oneof.data.files.vectors import expand_lists, list_columns
 from oneof.data.not_features import category_exclusion_reason, left_out_lines, number_exclusion_reason
 from oneof.data.picture import picture_cell
 from oneof.data.roles import ColumnRoles, Kind, check_column, resolve_roles
@@ -120,6 +122,9 @@ def read_table(source: Any, roles: ColumnRoles = ColumnRoles(), *, bare: bool = 
         return _read_array_file(Path(source), roles)
     opened = open_table(source)
     opened.check_distinct(opened.names)
+    opened = expand_lists(
+        opened, (roles.candidates, roles.exclude, roles.gold, roles.group, *roles.non_numeric, *roles.ignore)
+    )
     if roles.exclude and not roles.candidates and "candidates" in opened.kinds:
         # Exclusions narrow the candidate sets of the table rather than replace them.
         roles = replace(roles, candidates="candidates")
@@ -160,6 +165,8 @@ def read_columns(source: Any, roles: ColumnRoles) -> Columns:
     if isinstance(source, (str, Path)):
         check_unpacked(Path(source), roles.unpacked)
     opened = open_table(source)
+    if list_columns(opened, roles.features)[1]:
+        opened = expand_lists(opened, roles.non_numeric)
     for name in (*roles.features, *roles.non_numeric):
         check_column(name, opened.names, opened.name)
     opened.check_distinct([*roles.features, *roles.non_numeric])
@@ -170,9 +177,13 @@ def read_columns(source: Any, roles: ColumnRoles) -> Columns:
 
 
 def check_has_columns(source: Any) -> None:
-    """Raise if the source is a file of arrays, whose columns have no names of their own, or a file of an unknown format."""
+    """Raise if the source is a file of arrays, other than embeddings, or a file of an unknown format."""
+    if isinstance(source, (str, Path)) and Path(source).suffix.lower() in EMBEDDINGS:
+        return
     if _is_array_file(source):
-        raise ValueError(f"predictions must be for a table of columns; got {source}. Give a CSV, TSV or Parquet file.")
+        raise ValueError(
+            f"predictions must be for a table of columns; got {source}. Give a CSV, TSV, Parquet, npy or npz file."
+        )
 
 
 def _check_feature_kind(opened: TableSource, name: str, is_date: bool) -> None:
@@ -210,6 +221,7 @@ def read_features(X: Any) -> Features:
     """
     opened = open_table(X)
     opened.check_distinct(opened.names)
+    opened = expand_lists(opened)
     requested = ColumnRoles(candidates=None)
     resolved, left_out, texts = _resolve(opened, requested)
     columns, _ = _read_cells(opened, resolved, [])
@@ -276,6 +288,10 @@ def _is_array_file(source: Any) -> bool:
     if suffix in _COLUMN_SUFFIXES:
         return False
     known = array_suffixes()
+    if suffix == ".npy":
+        raise ValueError(
+            f"candidate sets must be given; {source} has numbers alone. Add --votes FILE, or save x and candidates as npz."
+        )
     if suffix not in known:
         endings = ", ".join([*_COLUMN_SUFFIXES, *known])
         raise ValueError(f"a table's file must end in one of {endings}; got {str(source)!r}.")

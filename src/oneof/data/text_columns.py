@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute
 
 from oneof.data.files.source import TableSource, is_blank
+from oneof.data.images import ENDINGS
 
 MAX_VALUES = 1000  # of a category: beyond it a column names rows rather than kinds
 MAX_PLAIN_VALUES = 40  # of a category whose values all have a feature of their own; see `oneof.data.encode`
@@ -39,6 +40,11 @@ class TextProfile:
         """Are there so many different values that they name rows rather than kinds?"""
         limit = min(MAX_VALUES, self.cells / _MIN_ROWS_PER_VALUE)
         return self.cells >= MIN_CELLS and len(self.values) > limit
+
+    @property
+    def names_pictures(self) -> bool:
+        """Are all values that were collected names of picture files?"""
+        return bool(self.values) and all(value.lower().endswith(ENDINGS) for value in self.values)
 
     def add(self, first_row: int, texts: pa.Array) -> None:
         """Count the cells of a chunk; the empty text is a gap, as None is."""
@@ -87,6 +93,8 @@ def decide_text(name: str, profile: TextProfile) -> TextUse:
         remedy = "nearly all of its cells are numbers. Write a number there, or nothing."
         sentence = f"column {name!r} is left out, since {profile.first_non_number}; {remedy}"
         return TextUse(sentence, f"{profile.first_non_number}, though nearly all of its cells are numbers")
+    if profile.names_pictures:
+        return TextUse("pictures", f"names of pictures, {count} different ones in {profile.cells:,} cells")
     if not profile.is_distinct:
         return TextUse("category", category_reason("text", len(profile.values), bool(profile.gaps)))
     if profile.words >= _MIN_WORDS * profile.cells:

@@ -14,7 +14,7 @@ from oneof.ensemble.set_likelihood import choose_raw_set_temperature
 from oneof.ensemble.stacking import combine_within_sets, significantly_better, weigh_learners
 from oneof.learners.base import Context, FittedLearner, Learner, Predictions, Targets
 from oneof.learners.config import NetworkConfig
-from oneof.learners.images import ImageLearner, plan_images
+from oneof.learners.images import ImageLearner, plan_for_time, plan_images
 from oneof.learners.kernel import CrossFitScores, KernelScores
 from oneof.learners.kernel_ensemble import KernelFit, fit_kernels, refit_on_raw_sets
 from oneof.learners.networks import NetworkLearner, check_converged, fit_network_learners
@@ -161,7 +161,10 @@ def fit_networks(data: Dataset, sets: BoolArray, kernels: KernelStage, context: 
         to_train.append(NetworkLearner(linear_configs, features, lead, beside_mlps=True))
     learners = fit_network_learners(to_train, data, targets, context)
     check_converged(learners, [chosen_config.lr for chosen_config in chosen])
-    return NetworkStage(learners, _best_kind(learners, context), chosen, kept, warnings)
+    best = (
+        learners if data.has_single_votes else _best_kind(learners, context)
+    )  # votes weigh both kinds, sets tell little
+    return NetworkStage(learners, best, chosen, kept, warnings)
 
 
 def fit_image_networks(data: Dataset, sets: BoolArray, context: Context) -> NetworkStage:
@@ -170,9 +173,10 @@ def fit_image_networks(data: Dataset, sets: BoolArray, context: Context) -> Netw
     n_readable = int(data.observed.sum())
     plan = plan_images(context.config.images, context.config.ensemble, n_readable, data.encoding.pixels[0], device)
     targets = Targets.uniform(sets)
-    learner = ImageLearner(plan).fit(data, targets, context)
-    check_converged([learner], [plan.lr])
-    return NetworkStage([learner], [learner], [plan], sets, [])
+    learner, warnings = plan_for_time(ImageLearner(plan), data, targets, context)
+    fitted = learner.fit(data, targets, context)
+    check_converged([fitted], [plan.lr])
+    return NetworkStage([fitted], [fitted], [learner.plan], sets, warnings)
 
 
 def make_soft_labels(

@@ -84,20 +84,26 @@ def vote_prior(x: NDArray[Any], votes: Votes, item: NDArray[np.intp], seed: int 
     return VotePrior(candidates, np.maximum(prior, MIN_PRIOR), evidence, joint, scaling)
 
 
-def config_for_votes(config: EnsembleConfig, fitted: VotePrior, *, on_pictures: bool = False) -> EnsembleConfig:
+def config_for_votes(
+    config: EnsembleConfig, fitted: VotePrior, *, on_pictures: bool = False, has_embeddings: bool = False
+) -> EnsembleConfig:
     """Return the config that suits votes: held-out votes chose the scaling, and class frequencies are as estimated.
 
     Neither the kernel nor POP removes labels: what the votes leave open is weighed, not cut. Unless others are asked for, networks learn
-    alone, and there are twice as many: trees and linear models would need one label for every row, which votes leave open.
+    alone, and there are twice as many: trees would need one label for every row, which votes leave open. Linear models join them on
+    embeddings, whose components keep their scale: the last ones are mostly noise.
     On pictures the epochs stay open, as without votes: what a device can afford is decided where networks are trained on them.
     """
     method = config.method
     if isinstance(method, BalancedProden):
         method = replace(method, balance=0.5)
+    scaling = fitted.scaling or "both"
+    if has_embeddings and fitted.scaling in (None, "none"):
+        scaling = "global"  # the same to a regression, and networks learn faster
     config = replace(
         config,
         hidden=HIDDEN if config.hidden == EnsembleConfig.hidden else config.hidden,
-        scalings=(fitted.scaling or "both",),
+        scalings=(scaling,),
         kernel=None,
         purify=None,
         method=method,
@@ -112,7 +118,9 @@ def config_for_votes(config: EnsembleConfig, fitted: VotePrior, *, on_pictures: 
     epochs = config.epochs
     if epochs is None and not on_pictures:
         epochs = 2 * (config.for_size(*fitted.prior.shape).epochs or 30)
-    return replace(config, learners=("networks",), n_networks=n_networks, epochs=epochs)
+    if not has_embeddings:
+        return replace(config, learners=("networks",), n_networks=n_networks, epochs=epochs)
+    return replace(config, learners=("networks", "linear"), n_networks=n_networks, epochs=epochs)
 
 
 def _fit_joint(x: NDArray[Any], votes: Votes, item: NDArray[np.intp], seed: int, n_silent: int) -> Joint:

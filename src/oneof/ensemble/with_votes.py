@@ -65,7 +65,9 @@ def dataset_with_votes(
         votes=fitted.evidence.with_classes(columns, c),
         ballots=counted(votes, item),
     )
-    config = config_for_votes(config, fitted, on_pictures=data.are_pictures)
+    config = config_for_votes(
+        config, fitted, on_pictures=data.are_pictures, has_embeddings=data.encoding.has_embeddings
+    )
     return data, config, describe_annotators(votes, fitted)
 
 

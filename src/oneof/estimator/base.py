@@ -65,6 +65,10 @@ class BasePartialLabelClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMe
     def _encode_new_rows(self, X: Any) -> NDArray[Any]:
         """Return features [n, d] made as those of the training rows."""
 
+    def _learn_features(self, data: Dataset) -> Dataset:
+        """Return the data set with features that are learned from inputs and candidate sets; as it is, unless a subclass learns any."""
+        return data
+
     @abstractmethod
     def _config(self) -> FitConfig:
         """Return what the parameters ask for."""
@@ -156,6 +160,7 @@ class BasePartialLabelClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMe
         )
         config = self._config()
         checksum = data.fingerprint
+        data = self._learn_features(data)
         about_votes: dict[str, Any] = {}
         if votes is not None:
             data, ensemble, annotators = dataset_with_votes(data, votes, item, config.ensemble, config.seed)

@@ -13,7 +13,7 @@ import numpy as np
 from oneof.learners.kernel import KernelConfig
 from oneof.learners.scaling import SCALINGS_WITH_RANKS
 from oneof.methods import METHODS, BalancedProden, Method
-from oneof.networks.named import network_of
+from oneof.networks.named import network_to_train
 from oneof.purify import Pop, Purify
 from oneof.storage.did_you_mean import did_you_mean
 from oneof.training.optimize import SGD
@@ -147,12 +147,12 @@ class EnsembleConfig:
 class ImageConfig:
     """How networks are trained on pictures."""
 
-    network: str | None = None  # a name of `oneof.networks.named`; None: by size and device
+    network: str | None = None  # a name or a file of `network_to_train`; None: by size and device
     views: str = "upright"  # a key of VIEWS
     n_networks: int | None = None  # None: three, or one for many pictures on a GPU
 
     def __post_init__(self) -> None:
-        network_of(self.network or "lenet")  # refuses an unknown name
+        network_to_train(self.network or "lenet")  # refuses an unknown name
         if self.views not in VIEWS:
             hint = did_you_mean(self.views, VIEWS)
             raise ValueError(f"views must be one of {', '.join(VIEWS)}; got {self.views!r}.{hint}")

@@ -1,7 +1,8 @@
 """Networks on pictures as a learner: PRODEN with POP late in the training, each network leaving out rows that it predicts afterwards."""
 
 import math
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,17 +19,25 @@ from oneof.learners.config import VIEWS, EnsembleConfig, ImageConfig
 from oneof.learners.network_models import ImageNetworks, predict_held_out
 from oneof.learners.networks import derive_seed
 from oneof.methods import Proden
-from oneof.networks.named import network_of
+from oneof.networks.named import is_pretrained, network_to_train
 from oneof.purify import Pop
+from oneof.storage.durations import format_duration, format_limit
+from oneof.storage.progress import announce
 from oneof.training.fit import fit
+from oneof.training.processes import current_group
+from oneof.training.state import Fit
 from oneof.training.threads import threads_for, torch_threads
 from oneof.training.trials import Training, Trial
 
 LR = 0.05  # this and the next two: of the paper, for images
 WEIGHT_DECAY = 1e-3
 BATCH_SIZE = 256
+FINE_TUNING_LR = 0.01  # where the network is pretrained: a larger rate would undo that
 MANY_IMAGES = 20_000  # above it one network that leaves out a tenth is trained
 IMAGES_ON_CPU = 30_000  # that a CPU shows each network in all, about: some minutes
+TIMED_BATCHES = 4  # of each network, by which the time of an epoch is estimated
+SHARE_OF_TIME = 0.8  # of what is left, for training; the rest is for resolving labels
+LONG = 60.0  # seconds of training that are announced, on a CPU
 STATISTICS_SAMPLE = 5000  # pictures from which mean and deviation of the channels are estimated
 
 
@@ -43,6 +52,7 @@ class ImagePlan(NamedTuple):
     batch: int
     lr: float = LR
     weight_decay: float = WEIGHT_DECAY
+    pretrained: bool = False  # whether the network starts from pretrained weights
 
 
 def plan_images(
@@ -65,7 +75,9 @@ def plan_images(
     epochs = ensemble.epochs
     if epochs is None:
         epochs = 100 if on_gpu else int(np.clip(IMAGES_ON_CPU // n, 5, 60))
-    return ImagePlan(network, images.views, n_networks, n_folds, epochs, batch_size)
+    pretrained = is_pretrained(network_to_train(network))
+    lr = FINE_TUNING_LR if pretrained else LR
+    return ImagePlan(network, images.views, n_networks, n_folds, epochs, batch_size, lr, pretrained=pretrained)
 
 
 @dataclass(frozen=True)
@@ -76,6 +88,34 @@ class ImageLearner:
 
     def fit(self, data: Dataset, targets: Targets, context: Context) -> FittedLearner:
         """Train on the sets of the targets. Pixels that lie in a file stay there, and batches are read from it."""
+        rows = np.flatnonzero(data.observed)
+        trained = self._train(data, targets, self._trials(data, rows, context), context)
+        networks = ImageNetworks.from_fit(trained)
+        oof = predict_held_out(networks, data.features, data.candidates.mask, trained.rows)
+        return FittedLearner("networks", networks, oof, n_models=networks.stack.t, training=trained)
+
+    def seconds_per_epoch(self, data: Dataset, targets: Targets, context: Context) -> float:
+        """Return about how long an epoch of all networks takes, by training them on a few batches.
+
+        The first epoch also compiles and starts threads, so that the difference between two epochs and one is taken.
+        """
+        rows = np.flatnonzero(data.observed)
+        n_trained = len(rows) - len(rows) // self.plan.parts
+        n_timed = min(n_trained, self.plan.batch * TIMED_BATCHES)
+        trials = []
+        for trial in self._trials(data, rows, context):
+            trials.append(replace(trial, rows=rows[:n_timed], held_out=None, start=None))
+        resources = replace(context.resources, checkpoint=None, progress=None)
+        seconds = []
+        for epochs in (1, 2):
+            begin = time.monotonic()
+            timed = replace(self, plan=self.plan._replace(epochs=epochs))
+            timed._train(data, targets, trials, context._replace(resources=resources))
+            seconds.append(time.monotonic() - begin)
+        return max(seconds[1] - seconds[0], 1e-3) * n_trained / n_timed
+
+    def _train(self, data: Dataset, targets: Targets, trials: list[Trial], context: Context) -> Fit:
+        """Train the networks of some trials."""
         plan = self.plan
         ensemble = context.config.ensemble
         resources = context.resources
@@ -94,15 +134,15 @@ class ImageLearner:
             source = OnDiskFeatures(str(data.features.filename))
         step_cells = plan.batch * recipe.count * math.prod(pixels.shape)
         with torch_threads(resources.threads or threads_for(step_cells)):
-            trained = fit(
+            return fit(
                 source,
                 targets.sets,
-                trials=self._trials(data, rows, context),
+                trials=trials,
                 # the default of tables is BalancedProden; pictures use the paper's PRODEN
                 method=Proden() if ensemble.method == EnsembleConfig.method else ensemble.method,
                 # the schedule of the config is for tables; only whether to purify is taken from it
                 purify=None if ensemble.purify is None else late_pop_schedule(plan.epochs),
-                network=network_of(plan.network),
+                network=network_to_train(plan.network),
                 training=Training(plan.epochs, plan.batch),
                 views=recipe,
                 prior=data.prior if data.has_prior else None,
@@ -111,9 +151,6 @@ class ImageLearner:
                 progress=resources.progress,
                 checkpoint=resources.checkpoint_of("pictures"),
             )
-        networks = ImageNetworks.from_fit(trained)
-        oof = predict_held_out(networks, data.features, data.candidates.mask, trained.rows)
-        return FittedLearner("networks", networks, oof, n_models=networks.stack.t, training=trained)
 
     def _trials(self, data: Dataset, rows: NDArray[np.intp], context: Context) -> list[Trial]:
         plan = self.plan
@@ -133,6 +170,37 @@ class ImageLearner:
             )
             trials.append(trial)
         return trials
+
+
+def plan_for_time(
+    learner: ImageLearner, data: Dataset, targets: Targets, context: Context
+) -> tuple[ImageLearner, list[str]]:
+    """Return the learner with as many epochs as fit in the time that is left, and what to tell about it.
+
+    The time of an epoch is measured where there is a limit, and on a CPU, where training may take an hour: how long it will take is
+    announced before it begins.
+    """
+    plan = learner.plan
+    resources = context.resources
+    on_cpu = torch.device(resources.device).type == "cpu"
+    if resources.deadline is None and not (on_cpu and resources.progress):
+        return learner, []
+    seconds = learner.seconds_per_epoch(data, targets, context)
+    epochs = plan.epochs
+    if resources.deadline is not None:
+        affordable = int(SHARE_OF_TIME * resources.seconds_left // seconds)
+        epochs = int(np.clip(affordable, 1, plan.epochs))
+    epochs = current_group(resources.n_jobs).broadcast_int(epochs)  # every process trains as long
+    if resources.progress and epochs * seconds >= LONG:
+        expected = f"networks on pixels: {plan.networks}, epochs: {epochs}"
+        remedy = (
+            "" if resources.deadline is not None else f"; --time-limit {format_limit(epochs * seconds / 2)} for less"
+        )
+        announce(f"{expected}; about {format_duration(epochs * seconds)}{remedy}")
+    warnings = []
+    if epochs < plan.epochs:
+        warnings.append(f"--time-limit: networks had {epochs} of {plan.epochs} epochs.")
+    return replace(learner, plan=plan._replace(epochs=epochs)), warnings
 
 
 def late_pop_schedule(epochs: int) -> Pop:

@@ -122,7 +122,7 @@ class Backend(LocalServer):
     def _predict_data(self, data: dict[str, Any]) -> tuple[str, float] | None:
         """Return the model's prediction for a task's data, or None if these lack the columns of the training table."""
         model = self.review.run.model
-        if model.encoding.pixels:
+        if model.encoding.roles.image:
             return None  # requests must not be able to open files
         try:
             row = pa.table({name: [cell] for name, cell in data.items()})

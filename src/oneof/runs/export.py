@@ -2,7 +2,9 @@
 
 import io
 import json
+import math
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -25,6 +27,7 @@ TOLERANCE = 1e-4  # the largest difference between probabilities that rounding m
 NUMBERS = "numbers"
 CATEGORIES = "categories"
 VECTORS = "vectors"
+PICTURES = "pictures"
 METADATA = "oneof.json"  # extra file of a torch.export program: the names of columns, categories and classes
 
 
@@ -114,10 +117,19 @@ def _metadata(model: Model) -> dict[str, Any]:
         NUMBERS: list(encoding.numbers),
         CATEGORIES: encoding.categories,
         "rare": encoding.rare,
-        VECTORS: encoding.names[len(encoding.without_vectors.names) :],
-        "made": encoding.derived_features,
+        VECTORS: replace(encoding, patches=()).names[len(encoding.without_vectors.names) :],
+        PICTURES: _describe_pictures(encoding),
+        "made": replace(encoding, patches=()).derived_features,
     }
     return {name: lines for name, lines in metadata.items() if lines}
+
+
+def _describe_pictures(encoding: Encoding) -> list[str]:
+    """Return a line for each column of pictures whose levels the file takes."""
+    lines = []
+    for part in encoding.patches:
+        lines.append(f"{part.column}: levels 0 to 255 of {part.pixels.shape}, channels first")
+    return lines
 
 
 def _add_text_input(onnx: Any, graph: Any, encoding: Encoding) -> None:
@@ -176,14 +188,23 @@ def _example_columns(model: Model) -> tuple[dict[str, NDArray[Any]], NDArray[Any
     for column in encoding.categories:
         known = encoding.category_codes(column)
         texts.append(rng.choice([*known, "never seen"], len(features)))
-    vectors = features[:, len(encoding.without_vectors.names) :]
+    n_vectors = len(replace(encoding, patches=()).names)
+    vectors = features[:, len(encoding.without_vectors.names) : n_vectors]
+    levels = []
+    patch_vectors = []
+    for part in encoding.patches:
+        pixels = rng.integers(0, 256, (len(features), math.prod(part.pixels.shape)), dtype=np.uint8)
+        levels.append(pixels.astype(np.float32))
+        patch_vectors.append(part(pixels))
     text_columns = {}
     for column, cells in zip(encoding.categories, texts, strict=True):
         text_columns[column] = list(cells)
     encoded = encoding.without_vectors.transform(Columns("the check", numbers, list(encoding.numbers), text_columns))
     columns = {NUMBERS: numbers, CATEGORIES: np.array(texts, dtype=object).T, VECTORS: vectors}
+    if levels:
+        columns[PICTURES] = np.hstack(levels)
     present = {name: values for name, values in columns.items() if values.size}
-    return present, np.hstack([encoded, vectors], dtype=np.float32)
+    return present, np.hstack([encoded, vectors, *patch_vectors], dtype=np.float32)
 
 
 def _example_features(model: Model, n: int = 64) -> NDArray[np.float32]:

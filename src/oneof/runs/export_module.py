@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from oneof.data.encode import Encoding
+from oneof.data.patches import PatchParameters
 from oneof.data.with_ranks import FARTHEST, QuantileNormalizer
 from oneof.ensemble.model import Model
 from oneof.learners.forest import Forest
@@ -169,6 +170,7 @@ class ExportModule(nn.Module):
                                              principal components of very many columns
     categories [n, q], as from `codes`   ->  one-hot; rare values share a feature, unknown ones have none
     vectors [n, w]                       ->  unchanged: embeddings of texts or pictures
+    pictures [n, p], levels 0 to 255     ->  features by patches; p = channels x side x side, for each column of pictures in turn
     """
 
     fills: Tensor
@@ -193,9 +195,15 @@ class ExportModule(nn.Module):
             self.register_buffer("axes", torch.from_numpy(encoding.components.axes))
             self.register_buffer("offset", torch.from_numpy(encoding.components.offset))
         self.values = [torch.arange(encoding.category_width(column)) for column in encoding.categories]
+        self.patches = [PatchParameters.of(part) for part in encoding.patches]
+        self.shapes = [part.pixels.shape for part in encoding.patches]
 
     def forward(
-        self, numbers: Tensor | None = None, categories: Tensor | None = None, vectors: Tensor | None = None
+        self,
+        numbers: Tensor | None = None,
+        categories: Tensor | None = None,
+        vectors: Tensor | None = None,
+        pictures: Tensor | None = None,
     ) -> Tensor:
         """Return the weighted mean of the learners' probabilities [n, c]."""
         features = []
@@ -211,6 +219,12 @@ class ExportModule(nn.Module):
                 features.append((categories[:, q, None] == values).float())
         if vectors is not None:
             features.append(vectors)
+        if pictures is not None:
+            start = 0
+            for patches, shape in zip(self.patches, self.shapes, strict=True):
+                end = start + math.prod(shape)
+                features.append(patches.features(pictures[:, start:end].reshape(-1, *shape) / 255))
+                start = end
         x = torch.cat(features, 1)
         probabilities = [learner(x) for learner in (*self.members, *self.others)]
         weighted = []

@@ -14,7 +14,7 @@ import numpy as np
 from oneof.data.dataset import Dataset
 from oneof.data.embed import MODELS, weights_here
 from oneof.data.images import FILE, folder_of
-from oneof.data.roles import ColumnRoles
+from oneof.data.roles import PATCHES, ColumnRoles
 from oneof.data.table import read_table
 from oneof.ensemble.model import Model
 from oneof.ensemble.pipeline import fit
@@ -40,6 +40,7 @@ from oneof.storage.settings import first_difference, from_serializable, stored_k
 from oneof.storage.strict_json import parse_json
 from oneof.training.device import device_for, device_for_pictures, prewarm_gpu
 from oneof.training.processes import check_rows, current_group
+from oneof.training.threads import blas_threads
 from oneof.version import __version__
 from oneof.votes.read import VotesFile
 
@@ -103,7 +104,8 @@ def fit_table(
     spec = resolve_image_mode(file, spec, options)
     device_for(str(resources.device), 0, 0)  # refuses one that is not there before anything is read
     n_processes = resources.n_jobs or group.size
-    prepared = group.run_on_rank0(partial(prepare_run, file, out, spec, options, n_processes, refit))
+    with blas_threads():
+        prepared = group.run_on_rank0(partial(prepare_run, file, out, spec, options, n_processes, refit))
     if prepared is None:
         return Run.open(out)
     data = _reopen_pixels(prepared.data, out)
@@ -115,7 +117,7 @@ def fit_table(
         checkpoint=out / "checkpoint" / "search" if deadline is None else None,
         progress="fit" if options.progress else None,
     )
-    with ExitStack() as lock:
+    with blas_threads(), ExitStack() as lock:
         group.run_on_rank0(partial(lock.enter_context, exclusive_lock(out / "checkpoint" / LOCK, str(out))))
         result = fit(data, prepared.config, resources, warm_start)
         for line in result.warnings:
@@ -273,7 +275,11 @@ def describe_spec(file: Path, spec: FitSpec, refit: Refit | None) -> dict[str, A
 
 
 def resolve_image_mode(file: Path, spec: FitSpec, options: RunOptions) -> FitSpec:
-    """Return the spec with how pictures are learned from: embedded where that is asked for, or where weights are on this machine."""
+    """Return the spec with how pictures are learned from.
+
+    They are embedded where that is asked for, or where weights are on this machine. Else networks are trained on their pixels, if that
+    is asked for or there is a GPU; on a CPU features of their patches are learned.
+    """
     roles = spec.roles
     config = spec.config
     trains_network = options.stream is not None or replace(config.images, n_networks=None) != ImageConfig()
@@ -284,14 +290,18 @@ def resolve_image_mode(file: Path, spec: FitSpec, options: RunOptions) -> FitSpe
         raise ValueError(
             f"--architecture, --augmentation and --stream are for pictures that a network is trained on. {remedy}"
         )
-    if roles.image and not trains_network and not roles.image_model and weights_here(MODELS["image"]):
-        roles = replace(roles, image_model=MODELS["image"])
+    if roles.image and not trains_network and not roles.image_model:
+        on_cpu = device_for_pictures(str(options.resources.device)).type == "cpu"
+        if roles.image_side is None and weights_here(MODELS["image"]):
+            roles = replace(roles, image_model=MODELS["image"])
+        elif on_cpu:
+            roles = replace(roles, image_model=PATCHES)
     if roles.image and not roles.image_model:
         default = EnsembleConfig()
         allowed_on_pictures = {name: getattr(default, name) for name in ("method", "purify", "n_networks", "epochs")}
-        if options.time_limit is not None or replace(config.ensemble, **allowed_on_pictures) != default:
-            remedy = "Use --epochs and --networks, or embed the pictures with --image-model NAME."
-            raise ValueError(f"--learners, --quick, --settings and --time-limit are for tables, not pictures. {remedy}")
+        if replace(config.ensemble, **allowed_on_pictures) != default:
+            remedy = "Use --epochs, --networks and --time-limit, or learn from features with --image-model patches."
+            raise ValueError(f"--learners, --quick and --settings are not for networks on pixels. {remedy}")
     return replace(spec, roles=roles)
 
 

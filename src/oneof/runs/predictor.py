@@ -152,14 +152,11 @@ class Predictor:
         encoding = model.encoding
         columns = read_columns(source, encoding.roles)
         unseen = encoding.unseen_values(columns)
-        if not encoding.pixels:
-            features = encoding.transform(columns, folder=folder, cache=self.cache, named=list(self.embedding_models))
-            return BatchPredictions(self._table(model.probabilities(features)), unseen, "")
-        pictures = encoding.pictures(columns, folder)
-        table = self._table(model.probabilities(pictures.levels))
-        if pictures.fault:
-            table = table.take(pa.array(range(len(columns)), mask=~pictures.readable))
-        return BatchPredictions(table, unseen, pictures.fault or "")
+        rows = encoding.encode(columns, folder=folder, cache=self.cache, named=list(self.embedding_models))
+        table = self._table(model.probabilities(rows.features))
+        if rows.fault:
+            table = table.take(pa.array(range(len(columns)), mask=~rows.readable))
+        return BatchPredictions(table, unseen, rows.fault or "")
 
     def _predict(self, source: TableSource) -> pa.Table:
         """Return the predictions for a batch with the copied columns; log what to warn about, each line once."""

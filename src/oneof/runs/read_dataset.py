@@ -48,7 +48,7 @@ def dataset_from_table(
     stream
         Whether pixels are kept in that file. None: where they take more than half of the free memory.
     """
-    encoding = learn_encoding(table.columns, table.roles, folder=folder, cache=cache)
+    encoding = learn_encoding(table.columns, table.roles, folder=folder, cache=cache, sets=table.candidates.mask)
     remarks = []
     if not encoding.pixels:
         models = [part.model for part in encoding.embedded]
@@ -57,15 +57,25 @@ def dataset_from_table(
                 remarks.append(
                     f"pictures are embedded by {model}. To train a network on them instead, say --architecture NAME."
                 )
-        features = encoding.transform(table.columns, folder=folder, cache=cache, named=models)
-        return Dataset.build(features, table.candidates, encoding, gold=table.gold, groups=table.groups), remarks
+        rows = encoding.encode(table.columns, folder=folder, cache=cache, named=models)
+        if rows.fault:
+            remarks.append(rows.fault)
+        data = Dataset.build(
+            rows.features,
+            table.candidates,
+            encoding,
+            gold=table.gold,
+            groups=table.groups,
+            observed=rows.readable,
+        )
+        return data, remarks
 
     on_disk = stays_on_disk(len(table.columns), encoding.pixels[0], stream)
     pictures = encoding.pictures(table.columns, folder, pixel_file if on_disk else None)
     unused = [*table.columns.names, *table.roles.categories]
     if unused:
         remarks.append(
-            f"columns beside the pictures are not learned from: {', '.join(unused)}. To use both, say --image-model NAME."
+            f"columns beside the pictures are not learned from: {', '.join(unused)}. To use both, say --image-model patches."
         )
     if pictures.fault:
         remarks.append(pictures.fault)
@@ -148,7 +158,9 @@ def read_table_with_votes(file: Path, votes_file: VotesFile, roles: ColumnRoles)
         for row, i in enumerate(item):
             if i >= 0 and items[i] in label_of_item:
                 ground_truth[row] = label_of_item[items[i]]
-    ignore = tuple({*roles.ignore, on, *vote_columns} - {""})
+    ignore = tuple(
+        {*roles.ignore, on, *vote_columns} - {"", *roles.non_numeric}
+    )  # pictures may be named by their files
     roles = replace(roles, candidates=CANDIDATES, empty="unlabelled", ignore=ignore)
     return TableWithVotes(source, roles, votes, item, [*votes.remarks, *remarks], ground_truth)
 

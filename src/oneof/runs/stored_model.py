@@ -19,7 +19,8 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from oneof.data.encode import Encoding
-from oneof.data.picture import LARGEST
+from oneof.data.patches import ARRAYS, GRID, patch_side
+from oneof.data.roles import LARGEST_SIDE, PATCHES, SMALLEST_SIDE
 from oneof.data.with_ranks import QuantileNormalizer
 from oneof.ensemble.model import Model, OtherModel
 from oneof.learners.forest import Forest
@@ -61,6 +62,7 @@ _METADATA = {
     "sharpness": NUMBER,
     "calibration": {"by": str, "reason": str, "rows": int, "accuracy": [[NUMBER]], "scores": [NUMBER]},
 }
+_PATCHES = {"column": str, "channels": int, "side": int, "mirrored": int}
 _CLASSIFIER = {"name": str, "labels": [[int]]}  # labels that the classifier of each fold was trained on
 _TABLE_MEMBER = {"networks": int, "inputs": int, "hidden": [int]}
 _PICTURE_MEMBER = {"networks": int, "network": str, "pixels": [int]}
@@ -207,6 +209,7 @@ def _check_consistency(metadata: dict[str, Any]) -> str | None:
     member_shape = _PICTURE_MEMBER if encoding["pixels"] else _TABLE_MEMBER
     error = find_schema_error(metadata["members"], [member_shape], "members")
     error = error or find_schema_error(rare, {str: [str]}, "encoding.rare")
+    error = error or find_schema_error(encoding.get("patches", []), [_PATCHES], "encoding.patches")
     error = error or find_schema_error(encoding.get("components", 0), int, "encoding.components")
     classifiers = metadata.get("own", [])  # runs of the first versions have none
     error = error or find_schema_error(classifiers, [_CLASSIFIER], "own")
@@ -237,13 +240,16 @@ def _check_members(members: list[dict[str, Any]], pixels: list[dict[str, Any]]) 
         return "encoding.pixels must have 1 or 3 channels"
     shapes = [[column["channels"], column["side"], column["side"]] for column in pixels]
     for member in members:
-        if shapes and ([member["pixels"]] != shapes or shapes[0][1] > LARGEST):
-            return f"members.pixels must be those of encoding.pixels, of {LARGEST} a side at most"
+        if shapes and ([member["pixels"]] != shapes or shapes[0][1] > LARGEST_SIDE):
+            return f"members.pixels must be those of encoding.pixels, of {LARGEST_SIDE} a side at most"
     return None
 
 
 def _check_encoding(encoding: dict[str, Any]) -> str | None:
-    """Return a rule that the encoding of numbers, texts and embeddings violates, or None."""
+    """Return a rule that the encoding of numbers, texts, embeddings and patches violates, or None."""
+    for column in encoding.get("patches", []):
+        if column["channels"] not in (1, 3) or not SMALLEST_SIDE <= column["side"] <= LARGEST_SIDE:
+            return f"encoding.patches must have 1 or 3 channels, and {SMALLEST_SIDE} to {LARGEST_SIDE} pixels a side"
     if any(column["width"] <= 0 for column in encoding["embedded"]):
         return "encoding.embedded.width must be positive"
     n_numbers = len(encoding["numbers"])
@@ -290,10 +296,10 @@ def _build_model(metadata: dict[str, Any], tensors: dict[str, Tensor], folder: P
     """Return the model that model.json describes and whose tensors were stored."""
     path = folder / "model.json"
     groups = _by_prefix(tensors)
-    text_tensors = groups.get("texts", {})
-    _check_text_tensors(metadata["encoding"], text_tensors, path)
+    _check_text_tensors(metadata["encoding"], groups.get("texts", {}), path)
+    _check_patch_tensors(metadata["encoding"], groups.get(PATCHES, {}), path)
     _check_component_tensors(metadata["encoding"], groups.get("components", {}), path)
-    d = _count_features(metadata["encoding"], text_tensors)
+    d = _count_features(metadata["encoding"], tensors)
     if d > sum(tensor.numel() for tensor in tensors.values()):  # before names are made for them
         raise _refused(path, f"describe model.safetensors; it claims {d:,} features")
     encoding = Encoding.from_json(metadata["encoding"], tensors)
@@ -349,6 +355,26 @@ def _check_text_tensors(encoding: dict[str, Any], tensors: dict[str, Tensor], pa
             raise _refused(path, "describe model.safetensors; the texts there are others")
 
 
+def _check_patch_tensors(encoding: dict[str, Any], tensors: dict[str, Tensor], path: Path) -> None:
+    """Raise ValueError if the patches are not those of the pictures that model.json describes."""
+    for i, column in enumerate(encoding.get("patches", [])):
+        stored = [tensors.get(f"{i}.{name}", torch.empty(0)) for name in ARRAYS]
+        filters, offset, mean, axes = stored
+        k = len(offset)
+        size = patch_side(column["side"])
+        shapes = [(k, column["channels"], size, size), (k,), (2 * k * GRID**2,)]
+        fits = (
+            [tuple(tensor.shape) for tensor in (filters, offset, mean)] == shapes
+            and all(tensor.dtype == torch.float32 for tensor in (filters, offset, mean))
+            and axes.dtype == torch.float16
+            and axes.dim() == 2
+            and len(axes) == len(mean)
+            and bool(axes.sum().isfinite())
+        )
+        if not fits:
+            raise _refused(path, "describe model.safetensors; the patches there are others")
+
+
 def _check_component_tensors(encoding: dict[str, Any], tensors: dict[str, Tensor], path: Path) -> None:
     """Raise ValueError if the components of numbers are not those that model.json describes."""
     n_components = encoding.get("components", 0)  # runs of earlier versions have none
@@ -367,7 +393,7 @@ def _check_component_tensors(encoding: dict[str, Any], tensors: dict[str, Tensor
         raise _refused(path, "describe model.safetensors; the components of numbers there are others")
 
 
-def _count_features(encoding: dict[str, Any], text_tensors: dict[str, Tensor]) -> int:
+def _count_features(encoding: dict[str, Any], tensors: dict[str, Tensor]) -> int:
     """Return the number of features that an encoding claims to make."""
     rare = encoding.get("rare", {})
     count = encoding.get("components", 0) or len(encoding["numbers"]) + len(encoding["gaps"])
@@ -376,7 +402,9 @@ def _count_features(encoding: dict[str, Any], text_tensors: dict[str, Tensor]) -
     for column in encoding["embedded"]:
         count += column["width"]
     for i in range(len(encoding["texts"])):
-        count += text_tensors[f"{i}.axes"].shape[1]
+        count += tensors[f"texts.{i}.axes"].shape[1]
+    for i in range(len(encoding.get("patches", []))):
+        count += tensors[f"{PATCHES}.{i}.axes"].shape[1]
     for column in encoding["pixels"]:
         count += column["channels"] * column["side"] ** 2
     return count

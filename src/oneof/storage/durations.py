@@ -39,3 +39,14 @@ def format_duration(seconds: float) -> str:
         return f"{minutes} min"
     hours, rest = divmod(minutes, 60)
     return f"{hours} h {rest} min"
+
+
+def format_limit(seconds: float) -> str:
+    """Return a duration as an option takes it, rounded to minutes, or to ten seconds below two minutes.
+
+    >>> format_limit(47), format_limit(130), format_limit(8000)
+    ('50s', '2m', '133m')
+    """
+    if seconds < 115:
+        return f"{max(10, 10 * round(seconds / 10))}s"
+    return f"{round(seconds / 60)}m"

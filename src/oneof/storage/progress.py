@@ -112,5 +112,10 @@ class ProgressLines:
         return counts
 
 
+def announce(line: str) -> None:
+    """Write a line on standard error before long work begins."""
+    _write(line)
+
+
 def _write(line: str) -> None:
     print(line, file=sys.stderr, flush=True)

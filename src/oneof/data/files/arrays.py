@@ -16,7 +16,7 @@ from oneof.data.files.source import as_floats
 from oneof.storage.plugins import READERS, find_plugins
 from oneof.storage.printable import one_line
 
-_DAMAGE = (EOFError, KeyError, zipfile.BadZipFile, zlib.error, SyntaxError, AttributeError, TypeError, ValueError)
+DAMAGE = (EOFError, KeyError, zipfile.BadZipFile, zlib.error, SyntaxError, AttributeError, TypeError, ValueError)
 
 
 class ArrayFile(NamedTuple):
@@ -90,7 +90,7 @@ def _read_npz(path: Path, unpacked: float) -> ArrayFile:
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             arrays = {key: stored[key] for key in stored.files}
-    except (*_DAMAGE, NotImplementedError, RuntimeError, MemoryError) as error:
+    except (*DAMAGE, NotImplementedError, RuntimeError, MemoryError) as error:
         reason = " ".join(str(error).split())[:200]
         raise ValueError(f"{path} must be a whole npz file of plain arrays; {reason}") from error
     for key in ("x", "candidates"):

@@ -11,6 +11,7 @@ import pyarrow.parquet
 
 from oneof.data.files.columns import open_table
 from oneof.data.files.source import Chunk, TableSource, translate_arrow_errors
+from oneof.data.files.vectors import list_columns
 from oneof.data.roles import check_column
 
 _BUFFER_BYTES = 1 << 16  # of each column; without a buffer of its own, a whole column chunk would be read at once
@@ -49,6 +50,8 @@ def read_batches(table: Any, numbers: Sequence[str], others: Sequence[str], n_ro
         Rows of a batch; the last may have fewer, and those of a CSV may have a few more.
     """
     source = open_table(table)
+    numbers, lists = list_columns(source, numbers)
+    others = [*others, *lists]
     for name in (*numbers, *others):
         check_column(name, source.names, source.name)
     source.check_distinct([*numbers, *others])

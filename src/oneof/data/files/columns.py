@@ -17,6 +17,7 @@ import pyarrow.parquet
 from numpy.typing import NDArray
 
 from oneof.data.files.delimited import open_delimited
+from oneof.data.files.embeddings import SUFFIXES, open_embeddings
 from oneof.data.files.hugging_face import dataset_table, is_dataset
 from oneof.data.files.source import (
     Chunk,
@@ -39,7 +40,7 @@ Cells = dict[str, list[Any]]  # by column
 
 
 def open_table(table: Any) -> TableSource:
-    """Open a path to .parquet, .csv or .tsv or to a folder of pictures, an Arrow table, a frame of pandas, polars or any library with Arrow's protocol, or a dataset of Hugging Face.
+    """Open a path to .parquet, .csv, .tsv, .npy or .npz or to a folder of pictures, an Arrow table, a frame of pandas, polars or any library with Arrow's protocol, or a dataset of Hugging Face.
 
     A source is returned as it is.
     """
@@ -50,6 +51,8 @@ def open_table(table: Any) -> TableSource:
     if isinstance(table, (str, Path)):
         path = Path(table)
         check_regular(path)
+        if path.suffix.lower() in SUFFIXES:
+            return open_embeddings(path)
         return _parquet(path) if path.suffix.lower() in (".parquet", ".pq") else open_delimited(path)
     if isinstance(table, (pa.Table, pa.RecordBatch)):
         return _arrow(pa.table(table))

@@ -1,0 +1,79 @@
+"""Files of embeddings, .npy and .npz, as tables: a column for each number, and one for the ids of the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from oneof.data.files.arrays import DAMAGE
+from oneof.data.files.source import Chunk, TableSource, kind_of
+from oneof.data.files.unpacked import check_unpacked
+from oneof.data.roles import Kind
+from oneof.storage.printable import one_line
+
+SUFFIXES = (".npy", ".npz")
+ITEM = "item"  # the column of the ids, by which votes are joined
+_FEATURES = ("x", "embeddings", "features", "vectors")  # what the array of numbers may be called
+_IDS = ("item", "items", "ids", "id")  # what the ids may be called
+_ENDING = "Save numbers [n, d] as x, and the ids of the rows [n] as ids."
+
+
+def open_embeddings(path: Path) -> TableSource:
+    """Open an array [n, d] of an .npy file, or of an .npz file with ids and other columns [n], as a table.
+
+    The numbers are columns x0, x1 and so on. Rows without ids are numbered from 0 in the column `item`.
+    """
+    check_unpacked(path)
+    numbers, columns = _read(path)
+    n, d = numbers.shape
+    names = [f"x{j}" for j in range(d)]
+    position = {name: j for j, name in enumerate(names)}
+    cells = {name: pa.array(values) for name, values in columns.items()}
+    kinds: dict[str, Kind] = dict.fromkeys(names, "number")
+    for name, values in cells.items():
+        kinds[name] = kind_of(values.type, values[:1000])
+
+    def chunks(number_names: list[str], others: list[str]) -> Iterator[Chunk]:
+        for name in [*number_names, *others]:
+            yield name, 0, pa.array(numbers[:, position[name]]) if name in position else cells[name]
+
+    return TableSource(str(path), [*cells, *names], kinds, n, chunks)
+
+
+def _read(path: Path) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
+    """Return the numbers [n, d] of a file, and its other columns [n]."""
+    try:
+        with path.open("rb") as file:
+            loaded = np.load(file, allow_pickle=False)
+            stored = {"x": loaded} if isinstance(loaded, np.ndarray) else {key: loaded[key] for key in loaded.files}
+    except (*DAMAGE, NotImplementedError, RuntimeError, MemoryError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise ValueError(f"{path} must be a whole file of plain arrays; {reason}") from error
+    key = next((name for name in _FEATURES if name in stored), None)
+    if key is None:
+        held = one_line(", ".join(stored)) or "none"
+        raise ValueError(f"{path} must hold one of {', '.join(_FEATURES)}; it has {held}. {_ENDING}")
+    numbers = stored.pop(key)
+    if numbers.ndim != 2 or numbers.dtype.kind not in "biuf" or 0 in numbers.shape:
+        raise ValueError(
+            f"{path}, {key!r} must hold numbers [n, d]; got {numbers.dtype} {list(numbers.shape)}. {_ENDING}"
+        )
+    columns: dict[str, NDArray[Any]] = {}
+    ids_key = next((name for name in _IDS if name in stored), None)
+    columns[ITEM] = np.arange(len(numbers))
+    if ids_key is not None:
+        columns[ITEM] = stored.pop(ids_key)
+        if columns[ITEM].shape != (len(numbers),):
+            got = list(columns[ITEM].shape)
+            raise ValueError(
+                f"{path}, {ids_key!r} must hold an id for each of {len(numbers)} rows; got {got}. {_ENDING}"
+            )
+    for name, values in stored.items():
+        if values.shape == (len(numbers),):  # not masks of candidates, nor the names of classes
+            columns[name] = values
+    return numbers, columns
