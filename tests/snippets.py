@@ -36,7 +36,7 @@ FENCE = re.compile(r"^( *)```(python|console|text)\n(.*?)^\1```$", re.MULTILINE 
 NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?")
 FRAME = re.compile(r"[─-╿\s]+")  # lines of tables, and how wide they are
 PROGRESS = re.compile(
-    r"^\w+(?: \([\d,]+ of [\d,]+\))?: [\d,]+ of [\d,]+ after .*\n", re.MULTILINE
+    r"^[\w ]+(?: \([\d,]+ of [\d,]+\))?: [\d,]+ of [\d,]+(?: \w+)? after .*\n", re.MULTILINE
 )  # printed by long commands only
 SECONDS = re.compile(r"(│ seconds +│ )([\d.,]+ *)")
 PIPE = re.compile(r"[|<>;&]")
