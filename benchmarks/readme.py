@@ -24,6 +24,7 @@ import realworld
 import reproduced
 import rivals
 import votes_cifar10n
+import votes_kinds
 import votes_tables
 from on_images import report, sets
 from on_tables import report as suite_report
@@ -39,6 +40,7 @@ MARK = "<!-- {}: made by benchmarks/readme.py -->", "<!-- {}: end -->"
 MARKED = (
     "README.md", "docs/research/results.md", "docs/research/methods.md", "docs/research/findings.md", "docs/research/tries.md",
     "docs/research/votes.md", "docs/research/theory.md", "docs/research/pictures.md", "docs/research/default.md", "docs/research/suite.md",
+    "docs/research/votes-kinds.md",
 )  # fmt: skip
 SETS = ("lost", "birdsong", "msrcv2")
 SEEDS = range(100, 110)
@@ -148,6 +150,8 @@ def made() -> dict[str, str]:
         "votes-short": votes_tables.short_report(
             *(ROOT / f"results/votes_{name}.jsonl" for name in ("tables", "cifar10n"))
         ),
+        "votes-kinds-labels": votes_kinds.labels_section(read(votes_kinds.ROWS)),
+        "votes-kinds-reliability": votes_kinds.reliability_section(read(votes_kinds.ROWS)),
         "cifar10h": "\n".join(votes_cifar10n.humans_lines(read(ROOT / "results/votes_cifar10n.jsonl"))),
         "votes-simulated": votes_tables.simulated_report(ROOT / "results/votes_tables.jsonl"),
         "search": report.table([row for row in on_images if row["seed"] not in SEEDS], on_images),

@@ -1,16 +1,16 @@
 """Votes of many kinds: majority, rivals and ours, each with its labels, its probabilities and its review queue.
 
     python benchmarks/accuracy/votes_kinds.py --seeds 0-1
-    ONEOF_DATA=DIR python benchmarks/accuracy/votes_kinds.py --seeds 100-109
-    python benchmarks/accuracy/votes_kinds.py --report
+    ONEOF_DATA=DIR python benchmarks/accuracy/votes_kinds.py --seeds 400-402
+    python benchmarks/accuracy/votes_kinds.py --report --seeds 400-402
 
 A row per kind, system and seed, on the items that somebody voted on: `right`, the share of labels that are true; `gap`, the mean probability of the
 labels less that share; `ece`, the calibration error over ten bins of equal mass, and `ece_band`, which 95 % of calibrated systems with these
 probabilities stay below; `unanimous_gap`, the gap where two or more votes agree and none differs; `first_tenth`, the share of all wrong labels among
 the tenth of the items whose probability is lowest. Ours is what `oneof fit --votes` resolves before networks are trained: annotators, and a kernel
-regression on features. crowd-kit and cleanlab run where they can be imported; CROWDLAB has logistic regression on the majority's labels. Truth
-reports and chooses nothing. The models were developed on seeds below 100. A row that is in the file is not computed again. Real votes are read from
-ONEOF_DATA where it is set; they have one seed.
+regression on features. crowd-kit, cleanlab, peerannot and scikit-activeml run where they can be imported; CROWDLAB has logistic regression on the
+majority's labels, networks have a hidden layer of 128 and 50 epochs. Truth reports and chooses nothing. The models were developed on seeds below 10.
+A row that is in the file is not computed again. Real votes are read from ONEOF_DATA where it is set.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from on_votes.more_kinds import MORE_KINDS
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from sklearn.pipeline import make_pipeline
@@ -207,6 +208,9 @@ FEATURES = {"": 0.0, ", weak features": 0.7, ", good features": 2.0}  # distance
 WITH_FEATURES = ("people", "rules", "hard items", "rare classes", "few votes")
 
 
+ALONE = ", votes alone"
+
+
 def simulate(kind: str, seed: int) -> Task:
     """Draw the votes of a kind, and eight features that are as informative as its name says."""
     base, comma, suffix = kind.partition(",")
@@ -221,6 +225,23 @@ def simulate(kind: str, seed: int) -> Task:
         means = distance * rng.normal(size=(N_CLASSES, 8)) / np.sqrt(2)
         x = means[truth] + rng.normal(size=(len(truth), 8))
     return Task(votes, x[items], truth[items])
+
+
+def simulate_more(kind: str, seed: int) -> Task:
+    """Draw votes of one of MORE_KINDS, with its features or, where the name ends in "votes alone", without them."""
+    base = kind.removesuffix(ALONE)
+    rng = np.random.default_rng([seed, 777, list(MORE_KINDS).index(base)])
+    rows, truth, x = MORE_KINDS[base](rng)
+    named = np.unique([label for _, _, label in rows])
+    is_named = np.isin(truth, named)  # an item of a class without rules cannot be right
+    new_item = np.cumsum(is_named) - 1
+    kept = []
+    for item, annotator, label in rows:
+        if is_named[item]:
+            kept.append((int(new_item[item]), annotator, int(np.searchsorted(named, label))))
+    if x is None or kind.endswith(ALONE):
+        return task_of_rows(kept, np.searchsorted(named, truth[is_named]))
+    return task_of_rows(kept, np.searchsorted(named, truth[is_named]), x[is_named])
 
 
 def votes_of(rows: list[VoteRow]) -> Votes:
@@ -340,6 +361,62 @@ def crowdlab(task: Task, seed: int) -> Floats:
     return probabilities
 
 
+def peerannot(name: str, task: Task, seed: int) -> Floats:
+    """Return the labels of a model of peerannot, with probability 1."""
+    from peerannot.models.aggregation import iwmv, wawa  # type: ignore[import-not-found]
+
+    answers: dict[int, dict[int, int]] = {}
+    for item, annotator, label in zip(task.votes.item, task.votes.annotator, task.votes.label, strict=True):
+        answers.setdefault(int(item), {})[int(annotator)] = int(label)
+    c = len(task.votes.labels)
+    classes = {"WAWA": wawa.Wawa, "IWMV": iwmv.IWMV}
+    model = classes[name](answers, n_classes=c, n_workers=len(task.votes.annotators))
+    model.run()
+    labels = np.asarray(model.get_answers(), dtype=np.intp)
+    return np.asarray(np.eye(c)[labels])
+
+
+def activeml(name: str, task: Task, seed: int) -> Floats:
+    """Return the probabilities of a classifier of scikit-activeml for the items that it learned from."""
+    import torch
+    from skactiveml.classifier import SklearnClassifier  # type: ignore[import-not-found]
+    from skactiveml.classifier.multiannotator import (  # type: ignore[import-not-found]
+        AnnotatorEnsembleClassifier,
+        AnnotMixClassifier,
+        CrowdLayerClassifier,
+    )
+
+    c = len(task.votes.labels)
+    cells = np.full((len(task.truth), len(task.votes.annotators)), np.nan)
+    cells[task.votes.item, task.votes.annotator] = task.votes.label
+    x = StandardScaler().fit_transform(task.x).astype(np.float32)
+    torch.manual_seed(seed)
+    if name == "annotator ensemble":
+        regression = LogisticRegression(C=0.1, max_iter=2000)
+        members = []
+        for annotator in task.votes.annotators:
+            members.append((str(annotator), SklearnClassifier(regression, classes=range(c), random_state=seed)))
+        model = AnnotatorEnsembleClassifier(members, voting="soft", classes=range(c), random_state=seed)
+        model.fit(x, cells)
+        return np.asarray(model.predict_proba(x), dtype=np.float64)
+
+    class Network(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.hidden = torch.nn.Linear(x.shape[1], 128)
+            self.out = torch.nn.Linear(128, c)
+
+        def forward(self, batch: Any) -> Any:
+            embedding = torch.relu(self.hidden(batch))
+            return self.out(embedding), embedding
+
+    training = {"max_epochs": 50, "batch_size": 64, "lr": 0.01, "optimizer": torch.optim.AdamW, "verbose": 0}
+    classes = {"annot-mix": AnnotMixClassifier, "crowd layer": CrowdLayerClassifier}
+    model = classes[name](Network, neural_net_param_dict=training, classes=range(c), random_state=seed)
+    model.fit(x, cells)  # returns None
+    return np.asarray(model.predict_proba(x), dtype=np.float64)
+
+
 SYSTEMS: dict[str, Callable[[Task, int], Floats]] = {
     "majority": majority,
     "dawid-skene": lambda task, seed: dawid_skene(task.votes).posterior,
@@ -350,7 +427,13 @@ if find_spec("crowdkit"):
     SYSTEMS["MMSR"] = partial(crowd_kit, "MMSR")
 if find_spec("cleanlab"):
     SYSTEMS["CROWDLAB"] = crowdlab
-NEED_FEATURES = ("CROWDLAB",)
+if find_spec("peerannot"):
+    SYSTEMS |= {name: partial(peerannot, name) for name in ("WAWA", "IWMV")}
+if find_spec("skactiveml"):
+    SYSTEMS |= {name: partial(activeml, name) for name in ("annot-mix", "crowd layer", "annotator ensemble")}
+NEED_FEATURES = ("CROWDLAB", "annot-mix", "crowd layer", "annotator ensemble")
+NOT_RANDOM = ("dawid-skene", "ours", "GLAD", "WAWA", "IWMV")  # one seed is enough on real votes
+SLOW = ("GLAD",)  # one seed is enough everywhere
 
 
 def calibration_error(confidence: Floats, is_right: NDArray[Any], n_bins: int = 10) -> float:
@@ -397,21 +480,38 @@ def all_kinds() -> list[str]:
     kinds = list(SIMULATED)
     for kind in WITH_FEATURES:
         kinds += [kind + suffix for suffix in FEATURES if suffix]
+    for kind in MORE_KINDS:
+        kinds.append(kind)
+        if MORE_KINDS[kind](np.random.default_rng(0))[2] is not None:
+            kinds.append(kind + ALONE)
     if data_folder(None) is not None:
         kinds += REAL
     return kinds
 
 
-def measure(kinds: list[str], seeds: range, path: Path) -> None:
+def draw(kind: str, seed: int, folder: Path) -> Task:
+    """Return the votes of a kind: real ones from the folder, or simulated ones."""
+    if kind in REAL:
+        return read_real(kind, folder)
+    if kind.removesuffix(ALONE) in MORE_KINDS:
+        return simulate_more(kind, seed)
+    return simulate(kind, seed)
+
+
+def measure(kinds: list[str], systems: list[str], seeds: range, path: Path) -> None:
     """Append the rows that are missing."""
     done = {(row["kind"], row["system"], row["seed"]) for row in read(path)} if path.exists() else set()
     folder = (data_folder(None) or Path()) / "votes"
     for kind in kinds:
-        for seed in seeds[:1] if kind in REAL else seeds:
-            missing = [system for system in SYSTEMS if (kind, system, seed) not in done]
+        for seed in seeds:
+            missing = []
+            for system in systems:
+                is_needed = seed == seeds[0] or not (system in SLOW or (kind in REAL and system in NOT_RANDOM))
+                if is_needed and (kind, system, seed) not in done:
+                    missing.append(system)
             if not missing:
                 continue
-            task = read_real(kind, folder) if kind in REAL else simulate(kind, seed)
+            task = draw(kind, seed, folder)
             for system in missing:
                 if system in NEED_FEATURES and task.x.shape[1] == 0:
                     continue
@@ -445,9 +545,73 @@ def table(rows: list[Row], kinds: list[str]) -> str:
     return "\n".join(lines)
 
 
+PUBLISHED = range(400, 403)  # seeds that were looked at once
+RIVALS = (
+    "majority", "dawid-skene", "GLAD", "MMSR", "WAWA", "IWMV", "CROWDLAB", "annot-mix", "crowd layer", "annotator ensemble",
+)  # fmt: skip
+
+
+def means_of(rows: list[Row]) -> dict[str, dict[str, dict[str, float]]]:
+    """Return the mean of each figure over the published seeds, in percent: kind -> system -> figure."""
+    values: dict[str, dict[str, dict[str, list[float]]]] = {}
+    for row in rows:
+        if row["seed"] in PUBLISHED:
+            figures = values.setdefault(row["kind"], {}).setdefault(row["system"], {})
+            for name in ("right", "gap", "ece", "ece_band", "first_tenth"):
+                figures.setdefault(name, []).append(100 * row[name])
+    means: dict[str, dict[str, dict[str, float]]] = {}
+    for kind, systems in values.items():
+        means[kind] = {}
+        for system, figures in systems.items():
+            means[kind][system] = {name: float(np.mean(each)) for name, each in figures.items()}
+    return means
+
+
+def labels_section(rows: list[Row]) -> str:
+    """Return the share of labels that are right as Markdown, and by how much ours are short of the majority or of the best rival."""
+    lines = ["| votes | " + " | ".join(RIVALS) + " | oneof | short by |", "|---" * (len(RIVALS) + 3) + "|"]
+    means = means_of(rows)
+    for kind, systems in means.items():
+        cells = [f"{systems[system]['right']:.1f}" if system in systems else "" for system in RIVALS]
+        lead = max(lead_of(rows, kind, system) - (0.5 if system == "majority" else 1.0) for system in RIVALS)
+        cells += [f"**{systems['ours']['right']:.1f}**", f"{lead:.1f}" if lead > 0 else ""]
+        lines.append(f"| {kind} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def lead_of(rows: list[Row], kind: str, rival: str) -> float:
+    """Return by how many points more labels of a rival are right than ours, on the seeds that it has; ours has one on real votes."""
+    right: dict[str, dict[int, float]] = {rival: {}, "ours": {}}
+    for row in rows:
+        if row["kind"] == kind and row["system"] in right and row["seed"] in PUBLISHED:
+            right[row["system"]][row["seed"]] = 100 * row["right"]
+    if not right[rival]:
+        return -100.0
+    seeds = set(right[rival]) & set(right["ours"])
+    if kind in REAL:
+        return float(np.mean(list(right[rival].values()))) - float(np.mean(list(right["ours"].values())))
+    return float(np.mean([right[rival][seed] - right["ours"][seed] for seed in seeds]))
+
+
+def reliability_section(rows: list[Row]) -> str:
+    """Return how far our probabilities hold, as Markdown; of errors, the most that a tenth of the items can hold is in brackets."""
+    lines = [
+        "| votes | right | probability - right | calibration error (band) | errors in the first tenth |",
+        "|---|---|---|---|---|",
+    ]
+    for kind, systems in means_of(rows).items():
+        ours = systems["ours"]
+        reachable = min(100.0, 10 / max(1 - ours["right"] / 100, 1e-9))
+        cells = [f"{ours['right']:.1f}", f"{ours['gap']:+.1f}", f"{ours['ece']:.1f} ({ours['ece_band']:.1f})"]
+        cells.append(f"{ours['first_tenth']:.0f} ({reachable:.0f})")
+        lines.append(f"| {kind} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kinds", nargs="+", default=all_kinds(), choices=(*all_kinds(), *REAL), metavar="KIND")
+    parser.add_argument("--systems", nargs="+", default=list(SYSTEMS), choices=list(SYSTEMS), metavar="SYSTEM")
     parser.add_argument("--seeds", default="0-1", help="first-last")
     parser.add_argument("--rows", type=Path, default=ROWS)
     parser.add_argument("--report", action="store_true", help="only print the table of the rows")
@@ -455,7 +619,7 @@ def main() -> None:
     first, last = map(int, options.seeds.split("-"))
     seeds = range(first, last + 1)
     if not options.report:
-        measure(options.kinds, seeds, options.rows)
+        measure(options.kinds, options.systems, seeds, options.rows)
     print(table([row for row in read(options.rows) if row["seed"] in seeds], options.kinds))
 
 

@@ -99,6 +99,7 @@ class Day:
         self.problems: list[str] = []
         self.server = Server(run)
         self.context = opened.new_context(viewport={"width": 390, "height": 844}, bypass_csp=axe is not None)
+        self.context.set_default_timeout(120_000)  # a busy machine is no fault of the page
         self.page = self.context.new_page()
         self.page.goto(self.server.address)
         loaded(self.page)

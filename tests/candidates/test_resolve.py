@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.model_selection import cross_val_predict
 
 import oneof
 
@@ -37,3 +39,19 @@ def test_a_row_whose_probability_lies_outside_its_set_gets_a_uniform_share():
 def test_what_is_no_probability_is_refused(pred_probs, words):
     with pytest.raises(ValueError, match=words):
         oneof.resolve(np.array([[False, True, True]]), pred_probs)
+
+
+def test_predictions_that_are_too_good_on_their_own_sets_are_told():
+    generator = np.random.default_rng(0)
+    x = generator.normal(size=(200, 5))
+    labels = generator.integers(3, size=200)  # x says nothing about them
+    sets = np.eye(3, dtype=bool)[labels]
+    sets[np.arange(200), generator.integers(3, size=200)] = True
+    drawn = np.array([generator.choice(np.flatnonzero(row)) for row in sets])
+    forest = RandomForestClassifier(20, random_state=0)
+    with pytest.warns(UserWarning, match=r"pred_probs name a candidate in (199|200) of 200 rows.*out-of-fold"):
+        oneof.resolve(sets, forest.fit(x, drawn).predict_proba(x))
+    out_of_fold = cross_val_predict(forest, x, drawn, cv=5, method="predict_proba")
+    oneof.resolve(sets, out_of_fold)  # warnings are errors
+    oneof.resolve(sets[:40], forest.predict_proba(x[:40]))  # too few rows to tell
+    oneof.resolve(np.ones((60, 3), dtype=bool), forest.predict_proba(x[:60]))  # full sets say nothing

@@ -8,7 +8,14 @@ from numpy.typing import NDArray
 from pyarrow import table
 
 from oneof.data.dataset import VoteEvidence
-from oneof.ensemble.combine_votes import NO_HELP, choose_powers, combine_votes
+from oneof.ensemble.combine_votes import (
+    AGREEMENT_POWERS,
+    NO_HELP,
+    Powers,
+    choose_powers,
+    combine_votes,
+    power_of_agreement,
+)
 from oneof.ensemble.vote_prior import vote_prior
 from oneof.learners.base import Predictions
 from oneof.votes import read_long
@@ -82,3 +89,27 @@ def test_without_held_out_predictions_nothing_is_chosen() -> None:
 def test_counts_are_no_single_votes() -> None:
     with pytest.raises(ValueError, match=r"single votes.*combine_prior"):
         combine_votes(VoteEvidence(np.ones((2, 2))), predicted(np.full((2, 2), 0.5)))
+
+
+def test_the_power_is_a_mean_of_three_estimates() -> None:
+    """By hand: learners that explain a third of the votes count fully, those that explain less by what they explain."""
+    assert Powers(rows=1.0, votes=0.5, agree=0.25, explained=0.5).combined == pytest.approx(0.5 * 0.75 + 0.5 * 0.25)
+    assert Powers(rows=1.0, votes=0.5, agree=2.75, explained=0.5).combined == pytest.approx(0.25 * 0.75 + 0.75 * 2.75)
+    weak = Powers(rows=1.0, votes=0.0, agree=3.0, explained=0.1).combined
+    assert weak == pytest.approx((1 - 0.75 * 0.09) * 0.15 + 0.75 * 0.09 * 3.0)
+
+
+def test_timid_predictions_are_sharpened_until_they_are_as_probable_as_they_agree_with_the_votes() -> None:
+    rng = np.random.default_rng(0)
+    voted = rng.integers(3, size=400)
+    predicted = np.where(rng.random(400) < 0.8, voted, (voted + 1) % 3)
+    votes = np.eye(3)[voted]
+    agreement = (predicted == voted).mean()
+    for probability, sign in ((0.5, 1), (0.99, -1)):
+        shares = np.full((400, 3), (1 - probability) / 2)
+        shares[np.arange(400), predicted] = probability
+        power = power_of_agreement(np.log(shares), votes)
+        assert sign * (power - 1) > 0
+        mean_probability = (shares**power / (shares**power).sum(1, keepdims=True)).max(1).mean()
+        assert agreement <= mean_probability < agreement + 0.1
+    assert power_of_agreement(np.log(np.full((400, 3), 1 / 3)), np.eye(3)[np.zeros(400, int)]) == AGREEMENT_POWERS[-1]

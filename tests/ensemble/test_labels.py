@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,7 +21,6 @@ from oneof.learners import network_models
 from oneof.learners.base import Predictions
 from oneof.learners.network_models import TableNetworks, predict_held_out
 from oneof.purify import Pop
-from oneof.review.label_studio import tasks, write_tasks
 from oneof.runs.explain import explained, reason
 from oneof.runs.predict import prediction_table
 from oneof.storage.sheets import check_out
@@ -257,33 +255,6 @@ def test_neighbours_are_settled_and_the_crowd_is_asked_about_first():
     neighbours, gain = find_evidence(x, shares, np.array([False, True, True, False, True]))
     assert neighbours.to_pylist() == [[3], [0, 3], [0, 3], [0], [3, 0]]
     assert np.argsort(-gain, kind="stable")[:3].tolist() == [2, 4, 1]
-
-
-def check_import(task: dict[str, object]) -> None:
-    """What Label Studio's documentation asks of a task with pre-annotations of the type choices."""
-    assert set(task) == {"data", "predictions"}
-    assert isinstance(task["data"], dict)
-    for prediction in task["predictions"]:
-        assert set(prediction) == {"model_version", "score", "result"}
-        assert isinstance(prediction["model_version"], str)
-        assert 0 <= prediction["score"] <= 1
-        for region in prediction["result"]:
-            assert set(region) == {"id", "from_name", "to_name", "type", "value"}
-            assert region["type"] == "choices"
-            assert all(isinstance(choice, str) for choice in region["value"]["choices"])
-
-
-def test_label_studio_gets_tasks_that_it_can_import(world, tmp_path: Path):
-    told = explained(table(world), 2)
-    data = {"text": [f"<b>{i}</b>" for i in range(90)]}
-    write_tasks(tasks(told, data, from_name="animal", to_name="text"), tmp_path / "t.json")
-    every = json.loads((tmp_path / "t.json").read_text())
-    assert len(every) == 90
-    for task in every:
-        check_import(task)
-    assert every[3]["data"]["text"] == "<b>3</b>"
-    assert every[3]["predictions"][0]["result"][0]["from_name"] == "animal"
-    assert every[3]["predictions"][0]["result"][0]["value"]["choices"] == [told["label"][3].as_py()]
 
 
 def test_where_nothing_can_be_written_is_said_before_the_work(tmp_path: Path):

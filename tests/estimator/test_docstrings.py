@@ -76,9 +76,9 @@ def test_what_none_stands_for_with_pictures(n, pixels, device, network, networks
     assert (plan.network, plan.networks, plan.epochs) == (network, networks, epochs)
     text = " ".join(parameters(PartialLabelImageClassifier).split())
     for stated in (
-        "None: LeNet; on a GPU WRN-28-2",
-        "32 pixels",
-        "above 20,000 one",
-        "None: 100 on a GPU, 5 to 60 on a CPU",
+        "None: patches on a CPU; on a GPU WRN-28-2",
+        "32 pixels a side, else LeNet",
+        "above 20,000 pictures one",
+        "on pixels 100 on a GPU, 5 to 60 on a CPU",
     ):
         assert stated in text

@@ -52,7 +52,7 @@ def _read_csv(path: Path) -> list[dict[str, str]]:
 
 def observe(run: Path, table: Path, folder: Path) -> dict[str, Any]:
     """Return what a person gets from a run: the label of every row, the claim of accuracy, predictions of the table's rows."""
-    _run("clean", str(run), "--out", str(folder / "labels.csv"))
+    _run("clean", str(run), "--details", "--out", str(folder / "labels.csv"))
     rows = _read_csv(folder / "labels.csv")
     observed: dict[str, Any] = {name: [row[name] for row in rows] for name in COLUMNS}
     for name in ("probability", "margin"):

@@ -65,6 +65,34 @@ def objects(config: str) -> dict[str, str]:
     return {name: element.tag for name, element in tags.items()}
 
 
+def check_import(task: dict[str, Any]) -> None:
+    """What Label Studio's documentation asks of a task with pre-annotations of the type choices."""
+    assert set(task) == {"data", "predictions"}
+    assert isinstance(task["data"], dict)
+    for prediction in task["predictions"]:
+        assert set(prediction) == {"model_version", "score", "result"}
+        assert isinstance(prediction["model_version"], str)
+        assert 0 <= prediction["score"] <= 1
+        for region in prediction["result"]:
+            assert set(region) == {"id", "from_name", "to_name", "type", "value"}
+            assert region["type"] == "choices"
+            assert all(isinstance(choice, str) for choice in region["value"]["choices"])
+
+
+def test_label_studio_gets_tasks_that_it_can_import(
+    made: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = made(pd.DataFrame({"x": range(N)}))
+    tasks, _ = written(run, tmp_path, capsys, "--all", "--from-name", "animal")
+    assert len(tasks) == N
+    labels = run.purified["label"].to_pylist()
+    for task in tasks:
+        check_import(task)
+        (region,) = task["predictions"][0]["result"]
+        assert region["from_name"] == "animal"
+        assert region["value"]["choices"] == [labels[task["data"]["row"]]]
+
+
 def test_a_table_of_numbers_is_shown_as_cells(made: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = made(pd.DataFrame({"weight": [1.5] * N, "hue": ["red"] * N}))
     tasks, printed = written(run, tmp_path, capsys, "--all")

@@ -160,7 +160,8 @@ def em_loops(
         silent = [m[j] * silence[j] / sum(m[o] * silence[o] for o in range(c)) for j in range(c)]
         final = []
         for i in range(n):
-            exponent = 1 / (1 + rho * max(counted[i] - 1, 0))
+            correlation = rho * counted[i] / (counted[i] + 0.5)
+            exponent = 1 / (1 + correlation * max(counted[i] - 1, 0))
             row = [(m[j] * likelihood[i][j]) ** exponent * silence[j] for j in range(c)]
             final.append([x / sum(row) for x in row])
     return final

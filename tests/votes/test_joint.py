@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 from pyarrow import table
 
 from oneof.votes import Annotators, Choice, Votes, choose, fit_annotators, join, read_long
-from oneof.votes.joint import MAJORITY, Predict, joint_posterior, leave_answers_out
+from oneof.votes.joint import MAJORITY, ONE_COIN, Predict, joint_posterior, leave_answers_out, model_weights
 
 Floats = NDArray[np.float64]
 
@@ -49,15 +50,23 @@ def test_the_posterior_is_what_the_formula_says() -> None:
     assert joint_posterior(fitted, None, Choice(Annotators(), None, 0.0)) is fitted.posterior
 
 
-def test_the_majority_counts_the_more_the_more_votes_there_are() -> None:
-    """The weight n / (n + 16) of the plain majority, by hand."""
+def test_models_are_averaged_by_how_much_held_out_votes_prefer_them_to_the_majority() -> None:
+    """The weights of the plain majority, of one accuracy each and of the chosen model, by hand."""
     votes, _, _ = blobs(n=60)
     model = Annotators()
-    joint = join(votes, scores=choose(votes, {}, models=[model]))
-    own = fit_annotators(votes, model).posterior
-    majority = fit_annotators(votes, MAJORITY).posterior
-    np.testing.assert_allclose(joint.posterior, (16 * own + 2 * majority) / 18)
-    assert joint.choice == Choice(model, None, 0.0)
+    scores = {Choice(model, None, 0.0): 0.4, Choice(ONE_COIN, None, 0.0): 0.3, Choice(MAJORITY, None, 0.0): 0.3}
+    joint = join(votes, scores=scores)
+    fits = [fit_annotators(votes, each).posterior for each in (MAJORITY, ONE_COIN, model)]
+    np.testing.assert_allclose(joint.posterior, 0.45 * fits[0] + 0.4 * fits[1] + 0.15 * fits[2])
+
+
+def test_the_majority_always_counts() -> None:
+    model = Annotators()
+    for best, majority, expected in [(0.4, -0.1, 0.15), (0.4, 0.4, 0.6), (-0.1, -0.2, 0.6)]:
+        weights = model_weights({Choice(model, None, 0.0): best, Choice(MAJORITY, None, 0.0): majority}, model)
+        assert weights[MAJORITY] == pytest.approx(expected)
+        assert sum(weights.values()) == pytest.approx(1.0)
+    assert model_weights({}, MAJORITY) == {MAJORITY: 1.0}
 
 
 def test_features_that_help_are_found_and_noise_is_not_taken() -> None:
@@ -76,7 +85,8 @@ def test_features_that_help_are_found_and_noise_is_not_taken() -> None:
 def test_the_prior_is_the_votes_alone() -> None:
     votes, x, _ = blobs(n=60)
     joint = join(votes, {"x": nearest(x)})
-    alone = join(votes, scores={Choice(joint.choice.model, None, 0.0): 0.0})
+    alone = join(votes, scores=choose(votes, {}))
+    assert alone.choice.model == joint.choice.model
     np.testing.assert_allclose(joint.prior, alone.prior)
     expected = joint.likelihood**0.75
     np.testing.assert_allclose(joint.prior, expected / expected.sum(1, keepdims=True))

@@ -180,6 +180,75 @@ def test_distilabel(tmp_path: Path) -> None:
     assert said(read_votes(write_lines(tmp_path / "w.jsonl", grouped))) == expected
 
 
+def test_prodigy_accepted_labels_count_beside_rejected_ones(tmp_path: Path) -> None:
+    decisions = [("ann", "cat", "reject"), ("ann", "dog", "accept"), ("bob", "cat", "reject"), ("bob", "fox", "reject")]
+    tasks = []
+    for annotator, label, answer in decisions:
+        tasks.append({"text": "a", "_input_hash": 5, "label": label, "answer": answer, "_annotator_id": annotator})
+    votes = read_votes(write_lines(tmp_path / "v.jsonl", tasks))
+    assert said(votes) == {(5, "ann"): ["dog"], (5, "bob"): ["dog"]}
+    assert any(remark.startswith("1 answers that only reject labels") for remark in votes.remarks)
+    flag = {"text": "a", "_task_hash": 6, "label": "spam", "answer": "reject", "_annotator_id": "ann"}
+    assert said(read_votes(write_lines(tmp_path / "w.jsonl", [flag]))) == {("a", "ann"): ["not spam"]}
+
+
+def test_prodigy_options_with_numbers_are_named_by_their_texts(tmp_path: Path) -> None:
+    options = [{"id": 1, "text": "good"}, {"id": -1, "text": "bad"}]
+    task = {"text": "a", "_input_hash": 5, "options": options, "answer": "accept", "accept": [-1]}
+    assert said(read_votes(write_lines(tmp_path / "v.jsonl", [task]))) == {(5, "annotator"): ["bad"]}
+
+
+def test_argilla_records_without_an_id_have_that_of_the_server(tmp_path: Path) -> None:
+    record = {"id": None, "_server_id": "s7", "fields": {}, "responses": {"topic": [{"value": "cat", "user_id": "u1"}]}}
+    assert said(read_votes(write_lines(tmp_path / "v.jsonl", [record]))) == {("s7", "u1"): ["cat"]}
+    with pytest.raises(ValueError, match=r"must have an id; .*v\.jsonl, line 1 has none\. Name its key with --item"):
+        read_votes(write_lines(tmp_path / "v.jsonl", [{**record, "_server_id": None}]))
+
+
+def test_argilla_data_sets_are_read_from_parquet_and_frames(tmp_path: Path) -> None:
+    flat = ARGILLA["flat"]
+    empty = {"id": "r2", "text": "...", "topic.responses": None, "topic.suggestion": None}
+    frame = pd.DataFrame([flat, empty])
+    frame.to_parquet(tmp_path / "v.parquet")
+    expected = {("r1", "u1"): ["cat"], ("r1", "model:gpt"): ["dog"]}
+    assert said(read_votes(tmp_path / "v.parquet")) == expected
+    assert said(read_votes(frame)) == expected
+
+
+@pytest.mark.parametrize("prefix", ["grouped_", "merged_"])
+def test_grouped_columns_of_distilabel(tmp_path: Path, prefix: str) -> None:
+    record = {
+        "text": "a",
+        f"{prefix}labels": ["cat", "Unclassified", None],
+        f"{prefix}model_name": ["gpt", "llama", "qwen"],
+        "distilabel_metadata": {},
+    }
+    votes = read_votes(write_lines(tmp_path / "v.jsonl", [record]))
+    assert said(votes) == {("a", "gpt"): ["cat"]}
+    assert any(remark.startswith("1 answers 'Unclassified'") for remark in votes.remarks)
+
+
+def test_label_studio_reads_taxonomies_and_says_what_it_leaves_out(tmp_path: Path) -> None:
+    results = [
+        {"from_name": "kind", "type": "taxonomy", "value": {"taxonomy": [["animal", "cat"]]}},
+        {"from_name": "stars", "type": "rating", "value": {"rating": 4}},
+    ]
+    task = {
+        "id": 1,
+        "data": {"text": "a"},
+        "annotations": [
+            {"id": 1, "completed_by": 7, "result": results},
+            {"id": 2, "completed_by": 8, "was_cancelled": True, "result": results},
+        ],
+    }
+    (tmp_path / "v.json").write_text(json.dumps([task]))
+    votes = read_votes(tmp_path / "v.json")
+    assert said(votes) == {(1, "7"): ["cat"]}
+    remarks = " ".join(votes.remarks)
+    assert "1 cancelled annotations" in remarks
+    assert "stars (rating)" in remarks
+
+
 def test_columns_that_are_not_used_are_listed(tmp_path: Path) -> None:
     path = write_lines(tmp_path / "v.jsonl", [{**record, "usage": {"tokens": 3}, "seconds": 0.2} for record in LONG])
     assert "Not used: usage, seconds." in read_votes(path).remarks

@@ -1,5 +1,6 @@
 """The most probable label of each candidate set, by a classifier's probabilities."""
 
+import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -8,6 +9,9 @@ from numpy.typing import NDArray
 
 from oneof.candidates.mask import Candidates
 from oneof.candidates.read import read
+
+MIN_CHECKED_ROWS = 50  # fewer do not show whether predictions are out of sample
+TOO_GOOD = 0.99  # share of the rows whose predicted label lies in their own set
 
 
 class Resolved(NamedTuple):
@@ -20,7 +24,8 @@ class Resolved(NamedTuple):
 def resolve(candidates: Any, pred_probs: Any) -> Resolved:
     """Return the most probable candidate of every row, and its share of the probability within the set.
 
-    Use probabilities of a model that did not train on the row, such as out-of-fold ones: a network is sure of what it was trained on.
+    Use probabilities of a model that did not train on the row, such as out-of-fold ones (`cross_val_predict` of scikit-learn): a network is sure of
+    what it was trained on. A warning says so where the predicted label, among all classes, lies in the row's own set in 99 % of the rows or more.
 
     Parameters
     ----------
@@ -42,7 +47,9 @@ def resolve(candidates: Any, pred_probs: Any) -> Resolved:
     (['cat', 'fox'], [0.75, 0.75])
     """
     sets = candidates if isinstance(candidates, Candidates) else read(candidates)
-    inside = np.where(sets.mask, _checked(pred_probs, sets.mask.shape), 0.0)
+    probabilities = _checked(pred_probs, sets.mask.shape)
+    _warn_if_in_sample(sets.mask, probabilities)
+    inside = np.where(sets.mask, probabilities, 0.0)
     mass = inside.sum(1, keepdims=True)
     uniform = sets.mask / sets.mask.sum(1, keepdims=True)
     share = np.where(mass > 0, inside / np.where(mass > 0, mass, 1.0), uniform)
@@ -64,3 +71,19 @@ def _checked(pred_probs: Any, shape: tuple[int, ...]) -> NDArray[np.float64]:
             "Apply softmax to logits first."
         )
     return probabilities
+
+
+def _warn_if_in_sample(mask: NDArray[np.bool_], probabilities: NDArray[np.float64]) -> None:
+    """Warn where predictions [n, c] lie in the sets [n, c] nearly always; rows whose set holds every label show nothing."""
+    checked = ~mask.all(1)
+    n_checked = int(checked.sum())
+    if n_checked < MIN_CHECKED_ROWS:
+        return
+    predicted = probabilities[checked].argmax(1)
+    n_inside = int(mask[checked][np.arange(n_checked), predicted].sum())
+    if n_inside >= TOO_GOOD * n_checked:
+        warnings.warn(
+            f"pred_probs name a candidate in {n_inside:,} of {n_checked:,} rows, among all classes. Few models do so on rows that they were not trained "
+            "on. If this one was trained on these rows, labels repeat what it memorised and probabilities are too high: use out-of-fold predictions.",
+            stacklevel=3,
+        )

@@ -79,9 +79,10 @@ def describe_annotators(votes: Votes, fitted: VotePrior) -> dict[str, Any]:
     """
     posterior = fitted.joint.posterior
     count = np.bincount(votes.annotator, minlength=len(votes.annotators))
-    right = np.bincount(votes.annotator, posterior[votes.item, votes.label], minlength=len(count))
-    accuracy = (right / np.maximum(count, 1)).round(4).tolist()
-    low, high = wilson(right, np.maximum(count, 1))
+    weight = np.bincount(votes.annotator, votes.share, minlength=len(count))
+    right = np.bincount(votes.annotator, votes.share * posterior[votes.item, votes.label], minlength=len(count))
+    accuracy = (right / np.maximum(weight, 1e-12)).round(4).tolist()
+    low, high = wilson(right, np.maximum(weight, 1e-12))
     agreement = annotator_agreement(votes)
     annotators = []
     for position, a in enumerate(np.argsort(-count, kind="stable").tolist()):

@@ -12,6 +12,7 @@ MIN_CLASS_MASS = 0.6  # of all answers that the classes that are found must have
 MAX_LABEL_WORDS = 4  # a rare answer of more words is a sentence, not a label
 MIN_LENGTH = 5  # of a word that may be misspelt, by one letter
 MAX_CASED_LENGTH = 2  # of a label that may differ from another by case alone
+MISSPELT_RATIO = 5  # times as frequent as a near miss of it: what makes that a misspelling and no class
 _MAX_NEGATION_LENGTH = 200  # characters before a name that may negate it: long texts are searched in linear time
 MAX_UNMATCHED = 0.05  # of all answers: so many may name none of the given classes
 
@@ -73,6 +74,12 @@ def find_classes(counts: Mapping[str, int]) -> list[str]:
             most_common = written.most_common(1)[0][0].strip(_DECORATION)
             classes[folded] = plain[0] if plain else most_common
             mass += written.total()
+    for folded in list(classes):  # nor is a misspelling that one model repeats
+        for other in forms:
+            is_rare_beside = MISSPELT_RATIO * forms[folded].total() <= forms[other].total()
+            if is_rare_beside and _is_near_miss(folded, other):
+                del classes[folded]
+                break
     names = list(classes.values())
     for folded in list(classes):  # "cat or dog" beside cat and dog is no class
         others = [name for name in names if name != classes[folded]]

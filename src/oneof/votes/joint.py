@@ -1,7 +1,8 @@
 """Combine votes with features: the votes on an item, and the labels of items with similar features.
 
 Held-out votes select the model of annotators, and the regression on features with its inverse temperature. True labels are not used.
-Beside the selected model the plain majority always counts, the more the more votes there are on an item.
+Beside the selected model the plain majority always counts, the more the less held-out votes prefer the model to it, and so does the model with
+one accuracy for each annotator.
 """
 
 from __future__ import annotations
@@ -23,11 +24,16 @@ INVERSE_TEMPERATURES = (2.0, 4.0, 8.0, 16.0, 32.0)
 TOLERANCE = 1e-3  # of EM while models are compared
 # Share of the votes by annotators who only give one label, above which an accuracy does not describe annotators.
 MAX_SPEAKER_SHARE = 0.1
+# Share of the votes' weight beside the first label of each answer, as in rankings and long lists, above which confusion matrices are not tried: they
+# would explain second choices, which follow the first ones, better than what is true.
+MAX_SPREAD = 0.25
 MIN_ANNOTATORS = 3  # of fewer, nobody can tell which errs more
 HELPFUL = 1.0  # standard errors by which features must predict held-out votes better than votes alone do
-# Votes on an item with which the majority counts half. With many votes an item's own share is a better guide than what is known about
-# annotators; chosen on five sets of real votes, for labels and probabilities alike.
-_MAJORITY_VOTES = 16.0
+# Weight of the majority where held-out votes do not prefer the selected model to it. Annotators who make the same mistakes predict each other
+# as well as annotators who are right, so that the best model of votes may be a worse one of the truth.
+_MAJORITY_WEIGHT = 0.6
+_MAX_ADVANTAGE = 0.75  # of the selected model over the majority, so that the majority always counts
+_ONE_COIN_WEIGHT = 0.4  # of the model with one accuracy for each annotator, where it was compared
 # Share of the votes' likelihood that is left in the prior for training, which is multiplied with predictions of models that were
 # trained on the row and its votes.
 _TRAINING_POWER = 0.75
@@ -184,6 +190,8 @@ def choose(
         return {}
     if len(votes.annotators) < MIN_ANNOTATORS:
         models = [MAJORITY]
+    elif _spread_of_answers(votes) > MAX_SPREAD:
+        models = [model for model in models if model in (MAJORITY, ONE_COIN)]
     elif _speaker_share(votes) > MAX_SPEAKER_SHARE:
         models = [model for model in models if model != ONE_COIN]
     scores: dict[Choice, float] = {}
@@ -213,6 +221,13 @@ def _speaker_share(votes: Votes) -> float:
     return share
 
 
+def _spread_of_answers(votes: Votes) -> float:
+    """Return the share of the votes' weight that is not on the first label of its answer."""
+    largest = np.zeros(votes.answer[-1] + 1)
+    np.maximum.at(largest, votes.answer, votes.share)
+    return 1 - float(largest.sum() / votes.share.sum())
+
+
 def _choices_with_features(model: Annotators, predictions: Predictions) -> list[Choice]:
     choices = []
     for name in predictions:
@@ -234,8 +249,7 @@ def join(
         T_ij  proportional to   L_ij exp(inverse_temperature g_ij),         and the posterior of the votes where features do not help
 
     L is the likelihood of the item's votes, g the scores that `predictions` compute for the row from the likelihoods of others: class
-    frequencies among their weights would be counted twice. L and the posterior of the votes are means over the selected model and the plain
-    majority, which has the weight n_i / (n_i + 16) with n_i votes.
+    frequencies among their weights would be counted twice. L and the posterior of the votes are means over three models (`model_weights`).
     Feeding T back to the predictions was tried and is not done: errors then confirm themselves.
 
     Parameters
@@ -271,13 +285,12 @@ def join(
     without_scores = Choice(MAJORITY, None, 0.0)  # where no vote can be held out
     choice = next(iter(scores), without_scores)
     fitted = fit_annotators(votes, choice.model, n_silent)
-    majority = fitted
-    if choice.model != MAJORITY:
-        majority = fit_annotators(votes, MAJORITY, n_silent)
-    majority_weight = (majority.n_votes / (majority.n_votes + _MAJORITY_VOTES))[:, None]
-    votes_alone = (1 - majority_weight) * fitted.posterior + majority_weight * majority.posterior
-    likelihood = (1 - majority_weight) * softmax(fitted.likelihood, axis=1)
-    likelihood += majority_weight * softmax(majority.likelihood, axis=1)
+    votes_alone = np.zeros_like(fitted.posterior)
+    likelihood = np.zeros_like(fitted.likelihood)
+    for model, weight in model_weights(scores, choice.model).items():
+        model_fit = fitted if model == choice.model else fit_annotators(votes, model, n_silent)
+        votes_alone += weight * model_fit.posterior
+        likelihood += weight * softmax(model_fit.likelihood, axis=1)
     likelihood /= likelihood.max(1, keepdims=True)
 
     posterior = votes_alone
@@ -292,6 +305,39 @@ def join(
     prior /= prior.sum(1, keepdims=True)
     tried = [_describe(tried_choice, score) for tried_choice, score in scores.items()]
     return Joint(posterior, votes_alone, likelihood, prior, opinion, fitted, choice, tried)
+
+
+def model_weights(scores: Mapping[Choice, float], chosen: Annotators) -> dict[Annotators, float]:
+    r"""Return the weights of the models that are averaged; they sum to 1.
+
+        majority:    0.6 (1 - r),   r = (score of the chosen model - score of the majority) / score of the chosen model, in [0, 0.75]
+        one coin:    0.4 where it was compared, else 0
+        chosen:      the rest
+
+    Parameters
+    ----------
+    scores
+        The result of `choose`.
+    chosen
+        The model with the best score.
+
+    Examples
+    --------
+    >>> best = Annotators(strength=10.0)
+    >>> scores = {Choice(best, None, 0.0): 0.4, Choice(ONE_COIN, None, 0.0): 0.3, Choice(MAJORITY, None, 0.0): 0.2}
+    >>> [round(weight, 2) for weight in model_weights(scores, best).values()]
+    [0.3, 0.4, 0.3]
+    """
+    best_score = scores.get(Choice(chosen, None, 0.0), 0.0)
+    majority_score = scores.get(Choice(MAJORITY, None, 0.0), 0.0)
+    advantage = 0.0
+    if best_score > 0:
+        advantage = min((best_score - majority_score) / best_score, _MAX_ADVANTAGE)
+    weights = {MAJORITY: _MAJORITY_WEIGHT * (1 - advantage)}
+    if Choice(ONE_COIN, None, 0.0) in scores:
+        weights[ONE_COIN] = _ONE_COIN_WEIGHT
+    weights[chosen] = weights.get(chosen, 0.0) + 1 - sum(weights.values())
+    return weights
 
 
 def _describe(choice: Choice, score: float) -> dict[str, Any]:

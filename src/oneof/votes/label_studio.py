@@ -1,12 +1,14 @@
 """Read votes from Label Studio's JSON export: the choices in its annotations and predictions."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from oneof.storage.printable import shortened
 from oneof.votes.ballots import Answers, Votes, collect
 from oneof.votes.spelling import AS_WRITTEN, Spelling
 from oneof.votes.tables import load_json
@@ -16,6 +18,8 @@ def read_label_studio(
     path: str | Path, *, from_name: str | None = None, confidence: str | None = None, spelling: Spelling = AS_WRITTEN
 ) -> Votes:
     """Read choices from a Label Studio export, as JSON or JSON-MIN (which needs `from_name`).
+
+    A path of a taxonomy counts as a choice of its last label.
 
     The annotator is the e-mail address or number of a person, or "model:" and the version for a prediction.
     Cancelled annotations are skipped. A starred annotation (ground truth) is a vote like others; `read_ground_truth` reads the stars.
@@ -56,7 +60,28 @@ def read_label_studio(
         place=lambda i: f"task {ids[positions[i]]}",
         confidence=None if confidence is None else np.array(weights),
     )
-    return collect(answers, spelling)
+    votes = collect(answers, spelling)
+    return replace(votes, remarks=(*_unused_parts(tasks, control), *votes.remarks))
+
+
+def _unused_parts(tasks: list[dict[str, Any]], control: str) -> Iterator[str]:
+    """Yield remarks on cancelled annotations, and on controls that are not read."""
+    n_cancelled = 0
+    unused: dict[str, str] = {}  # control to kind
+    for task in tasks:
+        for annotation in task.get("annotations") or ():
+            if annotation.get("was_cancelled"):
+                n_cancelled += 1
+                continue
+            for result in annotation.get("result") or ():
+                name = str(result.get("from_name"))
+                if name != control:
+                    unused[name] = str(result.get("type", "unknown"))
+    if n_cancelled:
+        yield f"{n_cancelled:,} cancelled annotations are not counted as votes."
+    if unused:
+        shown = ", ".join(f"{shortened(name, 40)} ({kind})" for name, kind in sorted(unused.items())[:8])
+        yield f"Controls that are not used: {shown}."
 
 
 def is_label_studio(path: str | Path) -> bool:
@@ -172,14 +197,24 @@ def _chosen(where: str, record: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield control and text of each choice in an annotation or a prediction."""
     for result in _records(where, record, "result"):
         value = result.get("value")
-        if not isinstance(value, dict) or "choices" not in value:
+        if isinstance(value, dict) and "taxonomy" in value:
+            chosen = _ends_of_paths(where, value["taxonomy"])
+        elif isinstance(value, dict) and "choices" in value:
+            chosen = value["choices"]
+        else:
             continue  # of another kind of control, such as a rating, a box or a comment
-        chosen = value["choices"]
         if not isinstance(chosen, list) or not all(isinstance(text, str) for text in chosen):
             raise ValueError(f"choices must be a list of texts; {where} has {chosen!r}.")
         control = str(result.get("from_name"))
         for text in chosen:
             yield control, text
+
+
+def _ends_of_paths(where: str, paths: Any) -> list[Any]:
+    """Return the last label of each path of a taxonomy."""
+    if not isinstance(paths, list) or not all(isinstance(path, list) and path for path in paths):
+        raise ValueError(f"a taxonomy must be a list of paths; {where} has {paths!r}.")
+    return [path[-1] for path in paths]
 
 
 def chosen_labels(annotation: dict[str, Any], control: str) -> list[str]:

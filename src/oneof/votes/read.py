@@ -33,6 +33,7 @@ from oneof.votes.records import (
     flatten_wide,
     is_argilla,
     is_distilabel,
+    is_flat_argilla,
     is_prodigy,
     votes_key,
 )
@@ -322,7 +323,7 @@ def _records_of(source: Any) -> Placed | None:
             return None
         with translate_arrow_errors(str(source)):
             schema = pq.read_schema(source)
-        if not _has_objects(schema):
+        if not _has_objects(schema) and not is_flat_argilla(schema.names):
             return None
         table = pq.read_table(source)
         name = str(source)
@@ -330,7 +331,7 @@ def _records_of(source: Any) -> Placed | None:
         table = source if isinstance(source, pa.Table) else None
         if table is None and _has_object_cells(source):
             table = pa.Table.from_pandas(source, preserve_index=False)
-        if table is None or not _has_objects(table.schema):
+        if table is None or not (_has_objects(table.schema) or is_flat_argilla(table.schema.names)):
             return None
         name = "the table"
     return [(f"{name}, row {i}", _without_nulls(record)) for i, record in enumerate(table.to_pylist())]

@@ -5,7 +5,7 @@ Every form becomes a list of `Answer`: what one annotator said about one item, a
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -25,6 +25,12 @@ LABEL_NAMES = (
 )  # fmt: skip
 VOTES_NAMES = ("votes", "answers", "annotations", "judgments", "responses")
 TEXT_NAMES = ("text", "instruction", "input", "prompt")  # identify an item where no id does, in exports of distilabel
+# Columns of distilabel's models and answers: of single rows, and as `GroupColumns` names them by default, in older versions and in its examples.
+MODEL_NAMES = ("model_name", "model_names", "grouped_model_name", "merged_model_name", "generation_models")
+GENERATION_NAMES = (
+    *LABEL_NAMES, "generations", "grouped_labels", "grouped_generation", "merged_labels", "merged_generation",
+)  # fmt: skip
+UNCLASSIFIED = "unclassified"  # what distilabel's text classification answers where no label applies
 MIN_PROBABILITY = 0.05  # of the most probable label: labels of a distribution with less are not counted as named
 _PROBABILITY_NAMES = ("probability", "prob", "score", "confidence", "logprob")
 
@@ -308,53 +314,105 @@ def is_prodigy(records: Placed) -> bool:
 
 
 def flatten_prodigy(records: Placed, keys: Keys) -> Flattened:
-    """Flatten tasks of Prodigy: choices (`accept`) or one label per task. A rejected label is a vote for all others."""
+    """Flatten tasks of Prodigy: choices (`accept`), or one label per task that was accepted or rejected.
+
+    Of an annotator's tasks on one item, accepted labels count; where all were rejected, the vote is for every label that was not.
+    """
     answers = []
+    decided: dict[tuple[str, str], _Decisions] = {}
     n_ignored = 0
-    n_rejected = 0
     for where, record in records:
         meta = record.get("meta") or {}
-        key = record.get(keys.item, record.get("id", meta.get("id", record.get("_input_hash", record.get("text")))))
-        annotator = record.get("_annotator_id") or record.get("_session_id") or "annotator"
-        labels: list[tuple[str, float]] = []
-        if record["answer"] == "ignore":
+        key = _first_value(record.get(keys.item), record.get("id"), meta.get("id"), record.get("_input_hash"))
+        key = _first_value(key, record.get("text"), record.get("_task_hash"))
+        annotator = str(_first_value(record.get("_annotator_id"), record.get("_session_id"), "annotator"))
+        if record["answer"] == "ignore" or (record["answer"] == "reject" and "accept" in record):
             n_ignored += 1
+            answers.append(Answer(key, annotator, [], where))
         elif "accept" in record:
-            if record["answer"] == "accept":
-                labels = parse_answer(record["accept"], keys._replace(label="accept"), where)
-            else:
-                n_ignored += 1
-        elif record["answer"] == "accept":
-            labels = parse_answer(record.get("label"), keys._replace(label="label"), where)
-        elif record.get("label") is not None:
+            chosen = _texts_of_options(record["accept"], record.get("options"))
+            answers.append(Answer(key, annotator, parse_answer(chosen, keys._replace(label="accept"), where), where))
+        else:
+            decisions = decided.setdefault((_scalar_text(key), annotator), _Decisions(key, where, [], []))
+            if not _is_missing(record.get("label")):
+                labels = decisions.accepted if record["answer"] == "accept" else decisions.rejected
+                labels.append(_scalar_text(record["label"]))
+    n_rejected = 0
+    all_labels: set[str] = set()
+    for decisions in decided.values():
+        all_labels.update(decisions.accepted, decisions.rejected)
+    for (_, annotator), decisions in decided.items():
+        labels = decisions.accepted
+        if not labels and decisions.rejected:
             n_rejected += 1
-            labels = [(f"not {record['label']}", 1.0)]
-        answers.append(Answer(key, str(annotator), labels, where))
+            labels = sorted(all_labels - set(decisions.rejected))
+            if not labels:  # the file has one label alone: to reject it is the other answer
+                labels = [f"not {decisions.rejected[0]}"]
+        answers.append(Answer(decisions.item, annotator, [(label, 1.0) for label in labels], decisions.place))
     remarks = ["The file is read as an export of Prodigy."]
     if n_ignored:
         remarks.append(f"{n_ignored:,} tasks that were ignored, or rejected as a whole, are not counted as votes.")
     if n_rejected:
-        remarks.append(f"{n_rejected:,} rejected labels are votes for every other label.")
+        remarks.append(f"{n_rejected:,} answers that only reject labels are votes for every other label.")
     used = {keys.item, "id", "meta", "answer", "accept", "label", "options"}
     hidden = {name for _, record in records for name in record if name.startswith("_")}
     return Flattened(answers, used | hidden, remarks)
 
 
+class _Decisions(NamedTuple):
+    """What one annotator of Prodigy decided about the labels of one item, each a task of its own."""
+
+    item: Any
+    place: str
+    accepted: list[str]
+    rejected: list[str]
+
+
+def _first_value(*values: Any) -> Any:
+    """Return the first value that is not missing; None if all are."""
+    for value in values:
+        if not _is_missing(value):
+            return value
+    return None
+
+
+def _texts_of_options(chosen: Any, options: Any) -> Any:
+    """Return the texts of chosen options whose ids are numbers; ids that are text are labels themselves."""
+    if not isinstance(chosen, list) or not isinstance(options, list):
+        return chosen
+    text_of_id = {}
+    for option in options:
+        if isinstance(option, Mapping) and isinstance(option.get("id"), (int, float)) and option.get("text"):
+            text_of_id[option["id"]] = option["text"]
+    texts = []
+    for element in chosen:
+        is_number = isinstance(element, (int, float))
+        texts.append(text_of_id.get(element, element) if is_number else element)
+    return texts
+
+
 def is_argilla(records: Placed) -> bool:
     """Return whether records are Argilla's: nested as it stores them, or flat with keys such as "label.responses"."""
+    if any(is_flat_argilla(record) for _, record in records):
+        return True
     for _, record in records:
-        is_nested = "fields" in record and ("responses" in record or "suggestions" in record)
-        is_flat = any(name.endswith((".responses", ".suggestion")) for name in record)
-        if not is_nested and not is_flat:
+        if "fields" not in record or not ("responses" in record or "suggestions" in record):
             return False
     return True
+
+
+def is_flat_argilla(names: Iterable[str]) -> bool:
+    """Return whether names are those of Argilla's flat records, such as "label.responses"."""
+    return any(name.endswith((".responses", ".suggestion")) for name in names)
 
 
 def flatten_argilla(records: Placed, keys: Keys, source: str) -> Flattened:
     """Flatten responses of people and suggestions of models to one question of Argilla."""
     responses = []
     for where, record in records:
-        key = record.get(keys.item, record.get("id", record.get("_server_id")))
+        key = _first_value(record.get(keys.item), record.get("id"), record.get("_server_id"))
+        if key is None:
+            raise ValueError(f"a record of Argilla must have an id; {where} has none. Name its key with --item.")
         for name, annotator, value in _argilla_answers(record):
             responses.append((where, key, name, annotator, value))
     questions = sorted({name for _, _, name, _, _ in responses})
@@ -418,29 +476,41 @@ def _is_submitted(status: Any) -> bool:
 
 def is_distilabel(records: Placed) -> bool:
     """Return whether records are rows of a distilabel pipeline."""
-    return all("distilabel_metadata" in record and "model_name" in record for _, record in records)
+    for _, record in records:
+        if "distilabel_metadata" not in record or not any(name in record for name in MODEL_NAMES):
+            return False
+    return True
 
 
 def flatten_distilabel(records: Placed, keys: Keys, source: str) -> Flattened:
     """Flatten rows of distilabel: an answer per row, or grouped lists of model names and answers."""
     names = list(dict.fromkeys(name for _, record in records for name in record))
     item = first_name(keys.item, ITEM_NAMES, names) or first_name(TEXT_NAMES[0], TEXT_NAMES, names)
-    label = first_name(keys.label, (*LABEL_NAMES, "generations"), names)
+    annotator = next(name for name in MODEL_NAMES if name in names)
+    label = first_name(keys.label, GENERATION_NAMES, names)
     if label is None:
         raise ValueError(f"column {keys.label!r} must be in {source}; it has {', '.join(names)}. Name it with --label.")
     keys = keys._replace(label=label)
     answers = []
+    n_unclassified = 0
     for where, record in records:
         key = _item_of(record, item, where)
-        models = record["model_name"]
+        models = record.get(annotator)
         values = record.get(label)
         if not isinstance(models, list):
             models = [models]
             values = [values]
         if not isinstance(values, list) or len(values) != len(models):
             got = f"{where} has {len(models)} models"
-            raise ValueError(f"{label!r} must hold an answer of each model in 'model_name'; {got}. Correct or drop it.")
+            raise ValueError(
+                f"{label!r} must hold an answer of each model in {annotator!r}; {got}. Correct or drop it."
+            )
         for model, value in zip(models, values, strict=True):
-            answers.append(Answer(key, str(model), parse_answer(value, keys, where), where))
-    remark = f"The file is read as rows of distilabel: item {item!r}, annotator 'model_name', label {label!r}."
-    return Flattened(answers, {str(item), label, "model_name", "distilabel_metadata"}, [remark])
+            labels = parse_answer(value, keys, where)
+            classified = [(text, weight) for text, weight in labels if text.strip().casefold() != UNCLASSIFIED]
+            n_unclassified += len(classified) < len(labels)
+            answers.append(Answer(key, str(model), classified, where))
+    remarks = [f"The file is read as rows of distilabel: item {item!r}, annotator {annotator!r}, label {label!r}."]
+    if n_unclassified:
+        remarks.append(f"{n_unclassified:,} answers 'Unclassified', distilabel's word for no label, are not votes.")
+    return Flattened(answers, {str(item), label, annotator, "distilabel_metadata"}, remarks)
