@@ -125,7 +125,8 @@ def test_decisions_that_belong_to_another_run_are_told_and_ignored(run: Run, cap
     assert (run.folder / DECISIONS).read_bytes() == before
 
 
-def test_the_report_shows_the_item_and_the_decision(tmp_path: Path) -> None:
+def test_the_report_shows_the_item_and_the_decision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Run, "n_models", 5)  # the run has no model
     folder = write_run(tmp_path / "RUN", n=60, gold=0, groups=0)
     table = tmp_path / "t.csv"
     pd.DataFrame({"text": [f"<b>thing {k}</b>" for k in range(60)], "x": range(60)}).to_csv(table, index=False)

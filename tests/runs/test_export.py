@@ -204,7 +204,10 @@ def test_a_program_of_torch_takes_pixels_where_oneof_is_not_installed(tmp_path: 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], "export needs --onnx FILE or --torch FILE; got neither. Give one of them."),
+        (
+            [],
+            "export needs --onnx FILE, --torch FILE, --hugging-face FOLDER or --mlflow FOLDER; got none. Give one of them.",
+        ),
         (["--torch", "m.onnx"], "out must end in .pt2; got 'm.onnx'."),
     ],
 )
