@@ -23,10 +23,11 @@ slow: $(VENV)/.installed
 pages: $(VENV)/.installed # figures, tables and pages anew from results/
 	$(BIN)/python benchmarks/accuracy/figures.py --draw
 	$(BIN)/python benchmarks/accuracy/image_figures.py
+	$(BIN)/python benchmarks/accuracy/votes_tables.py --picture docs/figures/votes.png
 	$(BIN)/python benchmarks/readme.py --write
 
 docs: $(VENV)/.installed
-	$(BIN)/python -m mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 wheel: $(VENV)/.installed
 	$(BIN)/python -m build --wheel

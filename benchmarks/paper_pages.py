@@ -27,7 +27,7 @@ APART = "hard sets"  # a difference from the paper's setting: sets that it does 
 FIGURES = {
     "region": "Rows in the purified region by epoch. The region is the largest level set of the posterior's margin on which classifier and posterior agree but for 5 % of the rows. "
     "Left as the paper has it, with the posterior of a network trained on true labels. Right with the exact posterior of a Gaussian mixture, where POP makes the region smaller. Seeds 0-9.",
-    "sensitivity-margin": "Lost, PRODEN+POP: one number of the margin rule varied, the others as in the tables. Learning rate 0.1, weight decay 0.01, last epoch, seeds 0-9. The paper's figure on CIFAR-10 is in the [findings](../findings.md).",
+    "sensitivity-margin": "Lost, PRODEN+POP: one number of the margin rule varied, the others as in the tables. Learning rate 0.1, weight decay 0.01, last epoch, seeds 0-9. The paper's figure on CIFAR-10 is in the [findings](findings.md).",
     "sensitivity-ratio": "The same for the released code's ratio rule.",
     "set-size": "Digits, sets by a classifier's own doubts, from few labels to many: each system of the ablation on the same sets. Last epoch, seeds 0-9. The paper says that POP's advantage is stable under the number of candidates, and never shows it. Here POP's advantage over PRODEN grows with the sets, and CC+POP has none over CC.",
     "warm-up": "Table 5 as a picture: epochs of warm-up before POP's first round, chosen by oracle as the paper does.",
@@ -53,7 +53,7 @@ def table_page(number: int) -> str:
     beside_the_paper = [line for line in lines if APART not in line.dataset]
     parts = [
         f"# Table {number}",
-        f"Made from rows by `python benchmarks/readme.py --write`. `oneof paper table {number} --show` prints it, `oneof paper table {number}` and `benchmarks/accuracy/{MAKERS[number]}` run what is missing. "
+        f"Seeds {SEEDS[0]}-{SEEDS[-1]}, or those of them that have rows. Made from rows, which name their commits, by `python benchmarks/readme.py --write`. `oneof paper table {number} --show` prints it, `oneof paper table {number}` and `benchmarks/accuracy/{MAKERS[number]}` run what is missing. "
         "How far it is from print, and why: [what was reproduced](reproduced.md).",
         tables.render(number, table, beside_the_paper, "markdown"),
     ]

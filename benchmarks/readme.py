@@ -38,8 +38,8 @@ from oneof_paper.printed import printed
 ROOT = Path(__file__).parents[1]
 MARK = "<!-- {}: made by benchmarks/readme.py -->", "<!-- {}: end -->"
 MARKED = (
-    "README.md", "docs/results.md", "docs/methods.md", "docs/findings.md", "docs/tries.md",
-    "docs/votes.md", "docs/theory.md", "docs/images.md", "docs/decisions/0014-learners.md", "docs/research/suite.md",
+    "README.md", "docs/research/results.md", "docs/research/methods.md", "docs/research/findings.md", "docs/research/tries.md",
+    "docs/research/votes.md", "docs/research/theory.md", "docs/research/pictures.md", "docs/research/default.md", "docs/research/suite.md",
     "docs/research/votes-kinds.md",
 )  # fmt: skip
 SETS = ("lost", "birdsong", "msrcv2")

@@ -31,14 +31,13 @@ PROTOCOLS = {
 }
 INTRODUCTION = """# What was reproduced
 
-How much of the paper's tables has rows of ours beside it, and how far these are from print. A distance is ours less the paper's, in points of accuracy; both chose by held-out true labels (*oracle*).
-Only cells under the paper's conditions count: its data, sets of a classifier trained to the end, and the views of all. Hard sets, upright characters and longer trainings stand apart in the tables: [1](table-1.md), [2](table-2.md), [3](table-3.md), [4](table-4.md), [5](table-5.md).
-[Findings](../findings.md) says what the rows mean. Made from rows by `python benchmarks/readme.py --write`."""
+How much of the paper's tables has rows of ours beside it, and how far these are from print. Data: the paper's, where its files could be had. Seeds: 100-109, fewer on images; each table says how many. Rows are of several versions and name their commits.
+
+A distance is ours less the paper's, in points of accuracy; both chose by held-out true labels (*oracle*). Only cells under the paper's conditions count: its data, sets of a classifier trained to the end, and the views of all. Hard sets, upright characters and longer trainings stand apart in the tables: [1](table-1.md), [2](table-2.md), [3](table-3.md), [4](table-4.md), [5](table-5.md). [Purification on images](findings.md) says what the rows mean. This page is made from rows by `python benchmarks/readme.py --write`."""
 PROVENANCE = """## Where rows come from
 
-A row names the commit that made it, with a `+` where the source had changes; the row of a whole grid is of the same run as the rows of its choices. Rows of Table 2 on seeds 130-139 and of the theorems name 3901e1f, and of POP as printed 7411540: commits that are not in this history.
-Outside these tables so do the digits (c62d66b), eight rows of the default on the real sets (5b8a503) and four of precision (819d54c, 5f7fad8); the studies of votes on tables and of the default on made-up sets name no commit.
-Of the candidate sets of images only CIFAR-10's cards name a commit. The others were drawn by the same function where Git was not at hand; their cards name classifier, seed, temperature and sizes."""
+Each row names the commit that made it, with a `+` where the source had changes. Rows of Table 2 on seeds 130-139, of the theorems, of POP as printed, of the digits and of precision, and eight rows of the default on the real sets, name commits that are not in this history; the studies of votes on tables and of the default on made tables name none.
+Of the candidate sets of images only CIFAR-10's cards name a commit. The others were drawn by the same function; their cards name classifier, seed, temperature and sizes."""
 
 
 class Place(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import runpy
@@ -11,6 +12,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from notebooks import code_cells, execute, printed_text
+from snippets import same
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 TRAINERS = {
@@ -19,6 +22,28 @@ TRAINERS = {
     "with_skorch.py": ["skorch"],
     "with_transformers.py": ["transformers", "datasets", "accelerate"],
 }
+
+
+NOTEBOOKS = sorted((EXAMPLES / "gallery").glob("*.ipynb"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_prints_what_it_has_stored(path, tmp_path):
+    notebook = json.loads(path.read_text("utf-8"))
+    for cell, outputs in zip(code_cells(notebook), execute(notebook, tmp_path), strict=True):
+        stored = printed_text(cell["outputs"])
+        assert same(stored, printed_text(outputs)), f"{''.join(cell['source'])}\n{stored}\n{printed_text(outputs)}"
+        assert [output["output_type"] for output in outputs] == [output["output_type"] for output in cell["outputs"]]
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_is_small_has_run_and_is_in_the_gallery(path):
+    notebook = json.loads(path.read_text("utf-8"))
+    assert path.stat().st_size < 100_000
+    assert [cell["execution_count"] for cell in code_cells(notebook)] == [*range(1, len(code_cells(notebook)) + 1)]
+    assert any(output["output_type"] == "display_data" for cell in code_cells(notebook) for output in cell["outputs"])
+    assert f"({path.stem}.md)" in (EXAMPLES.parent / "docs/gallery/index.md").read_text("utf-8")
 
 
 def run(folder, *arguments, **environment):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -31,6 +32,14 @@ def test_it_promises_no_package_on_an_index():
 def test_what_it_links_to_is_there():
     links = re.findall(r"\]\(([^)#]+)", README)
     assert [link for link in links if not link.startswith("https:") and not (ROOT / link).exists()] == []
+
+
+def test_its_links_lead_to_the_repository_on_pypi():
+    script = runpy.run_path(str(ROOT / ".ci/readme_for_pypi.py"))
+    page = script["with_absolute_links"](README, "https://github.com/owner/oneof", "v1.2.3")
+    assert "](https://github.com/owner/oneof/raw/v1.2.3/docs/figures/votes.png)" in page
+    assert "[Contributing](https://github.com/owner/oneof/blob/v1.2.3/CONTRIBUTING.md)" in page
+    assert re.findall(r"\]\((?!https:)[^)]*\)", page) == []
 
 
 def test_the_results_are_those_of_the_rows():
@@ -72,6 +81,7 @@ def annotated(tmp_path) -> Path:
     X.assign(candidates=sets).to_parquet(tmp_path / "annotated.parquet")
     X.assign(candidates=["|".join(one) for one in sets]).to_csv(tmp_path / "annotated.csv", index=False)
     X[:20].to_csv(tmp_path / "new.csv", index=False)
+    X.assign(item=range(len(X))).to_csv(tmp_path / "features.csv", index=False)
     votes = [(i, who, label) for i, one in enumerate(sets) for who, label in enumerate(one)]
     pd.DataFrame(votes, columns=["item", "annotator", "label"]).to_csv(tmp_path / "votes.csv", index=False)
     return tmp_path
@@ -116,10 +126,9 @@ def test_its_python_runs(annotated):
 @pytest.mark.slow
 def test_its_commands_run(annotated):
     lines = re.findall(r"^    (oneof .*?)(?:  +#.*)?$", README, re.MULTILINE)
-    assert [line.split()[1] for line in lines] == ["fit", "clean", "report", "predict", "review"]
-    lines.pop()  # it serves a page until it is stopped; tests/runs has its own
-    lines += re.findall(r"`(oneof (?:votes|inspect) [^`]*)`", README)
-    assert len(lines) == 5
+    assert [line.split()[1] for line in lines] == ["fit", "clean", "report", "predict"]
+    voted = re.findall(r"`(oneof fit [^`]*--votes [^`]*) --out RUN`", README)
+    lines.append(f"{voted[0]} --quick --out VOTED")
     for line in lines:
         assert not command(line, annotated).startswith("oneof: "), line  # what went wrong
     for name in ("labels.csv", "report.html", "predicted.csv"):

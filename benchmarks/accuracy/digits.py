@@ -38,7 +38,7 @@ def main(seeds: range, path: Path) -> None:
 
 
 def table(rows: list[Row]) -> str:
-    """The Markdown table of docs/results.md."""
+    """The Markdown table of docs/research/results.md."""
     lines = [
         "| mixup | system | accuracy % | labels per set | true labels removed % | against plain | p |",
         "|---|---|---|---|---|---|---|",

@@ -1,4 +1,4 @@
-"""The pictures of docs/findings.md from the rows on images: accuracy by difficulty, gain by true labels lost, sensitivity to POP's numbers, seconds by system.
+"""The pictures of docs/research/findings.md from the rows on images: accuracy by difficulty, gain by true labels lost, sensitivity to POP's numbers, seconds by system.
 
 python benchmarks/accuracy/image_figures.py
 """

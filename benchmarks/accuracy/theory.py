@@ -1,4 +1,4 @@
-"""The paper's theorems on trial: rows of every distribution, and the figure of docs/theory.md.
+"""The paper's theorems on trial: rows of every distribution, and the figure of docs/research/theory.md.
 
 python benchmarks/accuracy/theory.py            # trains what has no rows yet (23 s of processor time), then draws
 """

@@ -1,4 +1,4 @@
-"""How deep the default's networks should be, and how strong their decay: the rows behind the table of docs/decisions/0014-learners.md.
+"""How deep the default's networks should be, and how strong their decay: the rows behind the table of docs/research/default.md.
 
     python benchmarks/accuracy/two_layers.py --data-dir DIR --rows /tmp/two_layers.jsonl
     python benchmarks/accuracy/two_layers.py --report

@@ -97,7 +97,7 @@ def likelihood(counts: Floats, power: float) -> Floats:
 
 
 def late(epochs: int) -> Pop:
-    """POP from four fifths of the epochs on, as in docs/findings.md ("last")."""
+    """POP from four fifths of the epochs on, as in docs/research/findings.md ("last")."""
     every = max(1, round(0.05 * epochs))
     events = max(1, (epochs - round(0.8 * epochs)) // every)
     return Pop(

@@ -351,57 +351,81 @@ PEOPLE = {
     "discourse": "500 texts, 13 language models",
 }
 PICTURES = "CIFAR-10N: 50,000 pictures, 3 people each"
-SHOWN = {"majority": "majority", "Dawid-Skene": "Dawid-Skene", "CROWDLAB": "CROWDLAB, ours", "oneof": OURS}
-ON_PICTURES = dict(
-    zip(SHOWN, ("majority", "rival-dawid-skene", "rival-crowdlab", "votes + 0.2, balanced"), strict=True)
-)
+SHOWN = {
+    "majority": "majority",
+    "Dawid-Skene": "Dawid-Skene",
+    "GLAD": "crowd-kit GLAD",
+    "MMSR": "crowd-kit MMSR",
+    "CROWDLAB": "CROWDLAB, ours",
+    "oneof": OURS,
+}
+ON_PICTURES = {
+    "majority": "majority",
+    "Dawid-Skene": "rival-dawid-skene",
+    "GLAD": "rival-glad",
+    "MMSR": "rival-mmsr",
+    "CROWDLAB": "rival-crowdlab",
+    "oneof": "votes + 0.2, balanced",
+}
 
 
-def real(path: Path, pictures: Path) -> dict[str, dict[str, float]]:
-    """Labels right in % on real votes: what -> system -> mean over seeds."""
-    found: dict[str, dict[str, float]] = {}
+def real(path: Path, pictures: Path) -> dict[str, dict[str, list[float]]]:
+    """Return labels right in % on real votes: what -> system -> one number for each run."""
+    found: dict[str, dict[str, list[float]]] = {}
     on_pictures = [row for row in read(pictures) if row["plan"] == "forms" and row["epochs"] == 40]
     for what, key in (("", "resolved"), (", new pictures", "accuracy")):
-        found[PICTURES + what] = {
-            name: 100 * float(np.mean([row[key] for row in on_pictures if row["form"] == form]))
-            for name, form in ON_PICTURES.items()
-        }
+        found[PICTURES + what] = {}
+        for name, form in ON_PICTURES.items():
+            found[PICTURES + what][name] = [100 * row[key] for row in on_pictures if row["form"] == form]
     rows = [row for row in read(path) if row["votes"] is None]
     for name, people in PEOPLE.items():
-        of = {
-            short: [100 * row["right"] for row in rows if (row["set"], row["system"]) == (name, system)]
-            for short, system in SHOWN.items()
-        }
-        found[f"{name}: {people}"] = {short: float(np.mean(values)) for short, values in of.items() if values}
+        cells = {}
+        for short, system in SHOWN.items():
+            values = [100 * row["right"] for row in rows if (row["set"], row["system"]) == (name, system)]
+            if values:
+                cells[short] = values
+        found[f"{name}: {people}"] = cells
     return found
 
 
 def short_report(path: Path, pictures: Path) -> str:
-    """The table of README."""
-    lines = [f"| labels right, % | {' | '.join(SHOWN)} |", "|---" * (len(SHOWN) + 1) + "|"]
+    """Return the table of README: means, with the number of runs in brackets."""
+    lines = [f"| labels right, % (runs) | {' | '.join(SHOWN)} |", "|---" * (len(SHOWN) + 1) + "|"]
     for what, cells in real(path, pictures).items():
-        best = max(round(value, 1) for value in cells.values())
-        shown = [f"**{cells[name]:.1f}**" if round(cells[name], 1) == best else f"{cells[name]:.1f}" for name in SHOWN]
+        means = {name: round(float(np.mean(values)), 1) for name, values in cells.items()}
+        best = max(means.values())
+        shown = []
+        for name in SHOWN:
+            if name not in means:
+                shown.append("")
+                continue
+            mean = f"**{means[name]}**" if means[name] == best else f"{means[name]}"
+            shown.append(f"{mean} ({len(cells[name])})")
         lines.append(f"| {what} | {' | '.join(shown)} |")
     return "\n".join(lines)
 
 
 def draw(path: Path, pictures: Path, out: Path) -> None:
-    """README's picture: wrong labels that are left, by each system."""
+    """Draw README's picture: wrong labels that are left by each system, and the number of runs behind each bar."""
     from matplotlib import pyplot as plt
 
     found = real(path, pictures)
-    figure, axes = plt.subplots(figsize=(9, 3.4), layout="constrained")
-    colours = ("#c9ced6", "#9aa4b2", "#6b7a90", "#0b6e4f")
+    figure, axes = plt.subplots(figsize=(10, 3.6), layout="constrained")
+    colours = ("#d5d9df", "#b9c1cb", "#9aa4b2", "#7d8a9c", "#5d6b80", "#0b6e4f")
+    width = 0.8 / len(SHOWN)
     for k, name in enumerate(SHOWN):
-        wrong = [100 - cells[name] for cells in found.values()]
-        bars = axes.bar(np.arange(len(found)) + 0.2 * (k - 1.5), wrong, 0.19, label=name, color=colours[k])
-        axes.bar_label(bars, fmt="%.1f", fontsize=7, padding=1)
+        wrong = [100 - float(np.mean(cells[name])) for cells in found.values()]
+        runs = [len(cells[name]) for cells in found.values()]
+        places = np.arange(len(found)) + width * (k - (len(SHOWN) - 1) / 2)
+        bars = axes.bar(places, wrong, 0.95 * width, label=name, color=colours[k])
+        texts = [f"{share:.1f}\n({count})" for share, count in zip(wrong, runs, strict=True)]
+        axes.bar_label(bars, labels=texts, fontsize=5.5, padding=1)
     labels = [what.replace(": ", "\n").replace(", ", ",\n") for what in found]
     axes.set_xticks(np.arange(len(found)), labels, fontsize=8)
-    axes.set_ylabel("wrong labels left, %")
+    axes.set_ylabel("wrong labels left, % (runs)")
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, ncols=len(SHOWN), fontsize=8, loc="upper left")
+    axes.legend(frameon=False, ncols=3, fontsize=8, loc="upper left")
+    axes.margins(y=0.12)
     figure.savefig(out, dpi=160, metadata={"Software": None})
     plt.close(figure)
 

@@ -81,7 +81,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--draw", action="store_true")
     parser.add_argument("--rows", type=Path, default=Path("results/precision.jsonl"))
-    parser.add_argument("--picture", type=Path, default=Path("docs/precision.png"))
+    parser.add_argument("--picture", type=Path, default=Path("docs/figures/precision.png"))
     parser.add_argument("--data", default=os.environ.get("ONEOF_DATA", "data"))
     parser.add_argument("--commit", help="of the source, where git cannot say")
     given = parser.parse_args()

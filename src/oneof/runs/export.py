@@ -35,7 +35,7 @@ def export_model(model: Model, path: Path) -> float:
     """Write a model as an ONNX graph or, if the file ends in .pt2, as a `torch.export` program.
 
     The file is written only if it reproduces the model's probabilities, run by onnxruntime or read back by torch.
-    docs/serving.md describes inputs and outputs. A program takes categories as `codes` of the values listed in its extra
+    docs/guide/serving.md describes inputs and outputs. A program takes categories as `codes` of the values listed in its extra
     file `oneof.json`.
 
     Returns
