@@ -187,10 +187,19 @@ def _stream(
     console = Terminal()
     table = Table(title="votes", show_header=False, title_justify="left")
     for name, value in fields.items():
-        table.add_row(_STREAM_ROWS[name], f"{value:,}" if isinstance(value, int) else escape(str(value)))
+        table.add_row(_STREAM_ROWS[name], escape(_shown(value)))
     console.print(table)
     if out is not None:
         console.print(f"wrote {escape(str(out))}: one row per item; join your features on its column item.")
+
+
+def _shown(value: object) -> str:
+    """Return a figure of a summary as the table shows it."""
+    if value is None:
+        return "not defined"
+    if isinstance(value, float):
+        return f"{value:.3f}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def _is_same_file(first: Path, second: Path) -> bool:

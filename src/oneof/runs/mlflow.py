@@ -99,16 +99,14 @@ def _arguments(run: str | Path | Run, temporary: Path, options: dict[str, Any]) 
 def signature(run: Run) -> Any:
     """Return the columns that a run needs and those that it predicts as a `ModelSignature`.
 
-    Numbers are doubles, texts and names of pictures are strings; categories and dates may have any type. Every column is required, but cells may be missing.
+    Texts and names of pictures are strings. Other columns may have any type, since MLflow would refuse whole numbers where it expects
+    doubles. Every column is required, but cells may be missing.
     """
     types = load_package("mlflow.types.schema", _PURPOSE, extra=_EXTRA)
     model_signature = load_package("mlflow.models", _PURPOSE, "ModelSignature", extra=_EXTRA)
     roles = run.model.encoding.roles
     inputs = []
-    for name in roles.features:
-        kind = types.AnyType() if name in roles.dates else "double"
-        inputs.append(types.ColSpec(kind, name))
-    for name in roles.categories:
+    for name in (*roles.features, *roles.categories):
         inputs.append(types.ColSpec(types.AnyType(), name))
     for name in (*roles.text, *roles.image):
         inputs.append(types.ColSpec("string", name))
