@@ -32,7 +32,7 @@ WHITENING = 0.01  # added to the variance of each component of a patch, so that 
 CONTRAST = 10 / 255**2  # added to the variance of a patch: a flat one stays flat
 MAX_WIDTH = 512  # principal components, and at most one for three pictures
 MIN_DEVIATION = 0.01  # of a response, so that one that hardly varies stays small
-MIN_VARIANCE = 1e-6  # of a component, relative to the largest
+MIN_VARIANCE = 1e-6  # of a component, relative to the largest, and per response: less is rounding
 N_PATCHES = 40_000  # from which patches are whitened and drawn
 MAX_SAMPLE = 1500  # pictures that features are learned from
 LARGE_SIDE = 48  # from which every second position is compared
@@ -146,7 +146,7 @@ def _principal_components(responses: Tensor) -> _Components:
     variances, directions = torch.linalg.eigh((standardised @ standardised.T).double())
     width = max(1, min(MAX_WIDTH, n // 3))
     largest = torch.arange(n - 1, n - 1 - width, -1)
-    largest = largest[variances[largest] > MIN_VARIANCE * max(1.0, float(variances[-1]))]
+    largest = largest[variances[largest] > MIN_VARIANCE * max(m, float(variances[-1]))]
     if len(largest):
         unit = (n * len(largest) / variances[largest].sum()).sqrt()
         weights = directions[:, largest] * unit * variances[largest].rsqrt()
