@@ -53,6 +53,12 @@ def test_brightness_and_contrast_hardly_matter_and_blank_pictures_are_finite() -
     torch.testing.assert_close(dimmer, responses, rtol=0.05, atol=0.02)
 
 
+def test_rounding_is_no_difference_between_pictures() -> None:
+    picture = np.random.default_rng(0).integers(0, 255, 3 * 24 * 24, dtype=np.uint8)
+    learned = learn_patches(np.tile(picture, (12, 1)), ImageSpec("file", 3, 24))
+    assert not learned.axes.any()
+
+
 def test_the_same_pictures_are_one_feature() -> None:
     learn = learn_patches(np.tile(LEVELS[:1], (12, 1)), SPEC)
     assert learn.width == 1

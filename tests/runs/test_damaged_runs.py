@@ -375,6 +375,8 @@ def test_weights_that_are_not_finite_in_float32_are_refused(run: Path, value: fl
         ("model.json", lambda facts: facts.update(shares=[-1.0] * len(facts["shares"]))),
         ("run.json", lambda facts: facts.update(taught=3)),
         ("run.json", lambda facts: facts.update(taught=[[0]])),
+        ("run.json", lambda facts: facts.update(columns={"x": {"a": 1}})),
+        ("run.json", lambda facts: facts.update(columns={"x": {"use": "number", "reason": 3}})),
     ],
 )
 def test_numbers_and_texts_that_no_file_holds_are_refused_at_opening(

@@ -33,7 +33,7 @@ WHITENING = 0.01  # added to the variance of each component of a patch, so that 
 CONTRAST = 10 / 255**2  # added to the variance of a patch, so that noise in a flat one is not amplified
 MAX_WIDTH = 512  # principal components; there is also at most one for every three pictures
 MIN_DEVIATION = 0.01  # standard deviation that a response is divided by at least
-MIN_VARIANCE = 1e-6  # of a component, relative to that of the largest
+MIN_VARIANCE = 1e-6  # of a component, relative to the largest and to the number of responses; less is rounding
 N_PATCHES = 40_000  # sampled to compute the whitening; the first N_FILTERS of them become filters
 MAX_SAMPLE = 1500  # pictures that features are learned from
 LARGE_SIDE = 48  # pixels a side from which on only every second position is compared
@@ -147,7 +147,7 @@ def _principal_components(responses: Tensor) -> _Components:
     variances, directions = torch.linalg.eigh((standardised @ standardised.T).double())
     width = max(1, min(MAX_WIDTH, n // 3))
     largest = torch.arange(n - 1, n - 1 - width, -1)
-    largest = largest[variances[largest] > MIN_VARIANCE * max(1.0, float(variances[-1]))]
+    largest = largest[variances[largest] > MIN_VARIANCE * max(m, float(variances[-1]))]
     if len(largest):
         unit = (n * len(largest) / variances[largest].sum()).sqrt()
         weights = directions[:, largest] * unit * variances[largest].rsqrt()

@@ -70,6 +70,7 @@ _METADATA = {
     "asked": dict,
     "seconds": NUMBER,
 }
+_OPTIONAL_METADATA = {"taught": [int], "columns": {str: {"use": str, "reason": str}}}  # not in every run
 _TRAINING = {"trials": int, "epochs": int, "columns": {str: [[(*NUMBER, NOTHING)]]}, "chosen": [int]}
 
 
@@ -92,9 +93,10 @@ class Run:
         if (folder / "checkpoint").is_dir() and not (folder / METADATA).exists():
             raise ValueError(f"the run in {folder} must be finished; it was stopped. Repeat its command to resume it.")
         metadata = _read(folder / METADATA, _METADATA)
-        misfit = find_schema_error(metadata.get("taught", []), [int], "taught")
-        if misfit is not None:
-            raise _damaged(folder / METADATA, misfit)
+        for name, shape in _OPTIONAL_METADATA.items():
+            misfit = None if name not in metadata else find_schema_error(metadata[name], shape, name)
+            if misfit is not None:
+                raise _damaged(folder / METADATA, misfit)
         if metadata["format"] != RUN_FORMAT:
             raise ValueError(
                 f"{folder} must be a run of format {RUN_FORMAT}; it has format {metadata['format']}, of oneof "

@@ -349,7 +349,7 @@ def _check_text_tensors(encoding: dict[str, Any], tensors: dict[str, Tensor], pa
             and axes.dim() == 2
             and len(axes) == n_terms
             and axes.dtype == torch.float16
-            and bool((idf.sum() + axes.sum()).isfinite())
+            and bool((idf.sum() + axes.float().sum()).isfinite())  # half precision would overflow
         )
         if not fits:
             raise _refused(path, "describe model.safetensors; the texts there are others")
@@ -369,7 +369,7 @@ def _check_patch_tensors(encoding: dict[str, Any], tensors: dict[str, Tensor], p
             and axes.dtype == torch.float16
             and axes.dim() == 2
             and len(axes) == len(mean)
-            and bool(axes.sum().isfinite())
+            and bool(axes.float().sum().isfinite())  # half precision would overflow
         )
         if not fits:
             raise _refused(path, "describe model.safetensors; the patches there are others")
