@@ -106,10 +106,10 @@ def test_items_without_a_score_are_left_to_their_votes() -> None:
         join(votes, {"x": p}, scores=s) for p, s in ((half, scores), (known, {Choice(Annotators(), None, 0.0): 0.0}))
     )
     np.testing.assert_allclose(joint.posterior[30:], alone.posterior[30:])
-    assert joint.opinion is not None
-    assert alone.opinion is None
-    assert np.isnan(joint.opinion[30:]).all()
-    assert np.isfinite(joint.opinion[:30]).all()
+    assert joint.feature_probabilities is not None
+    assert alone.feature_probabilities is None
+    assert np.isnan(joint.feature_probabilities[30:]).all()
+    assert np.isfinite(joint.feature_probabilities[:30]).all()
 
 
 def test_predictions_are_judged_by_answers_that_are_left_out() -> None:

@@ -1,7 +1,7 @@
-"""Principal components in place of very many columns of numbers, such as embeddings or counts of words.
+"""Replace very many columns of numbers, such as embeddings or counts of words, by principal components.
 
-Distances and networks cost as much as there are columns. Where a few hundred directions hold nearly all of the variance, on rows that they
-were not computed from, learners see those in place of the columns.
+The cost of distances and networks grows with the number of columns. Where a few hundred components explain nearly all of the variance of
+held-out rows, learners get the components in place of the columns.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-MAX_COLUMNS = 1024  # of numbers that learners see as they are
-N_COMPONENTS = 512  # of dense columns
-N_SPARSE_COMPONENTS = 256  # of sparse columns, as of texts
-MIN_HELD_OUT_VARIANCE = 0.9  # share of the variance of other rows that the components must hold
-MAX_ROWS = 5000  # that components are computed from
+MAX_COLUMNS = 1024  # above which components are tried
+N_COMPONENTS = 512  # at most, of dense columns
+N_SPARSE_COMPONENTS = 256  # at most, of sparse columns such as counts of words
+MIN_HELD_OUT_VARIANCE = 0.9  # share of the variance of held-out rows that the components must explain
+MAX_ROWS = 5000  # from which components are computed
 ARRAYS = ("axes", "offset")
 
 
@@ -38,17 +38,17 @@ class Components:
 
 
 def learn_components(numbers: NDArray[np.float32], seed: int = 0) -> Components | None:
-    """Compute the principal components of standardised columns; None if the columns are few or components do not hold them.
+    """Compute the principal components of standardised columns; None if they are few or poorly explained.
 
-    Half of the rows show how much the components of the other half hold of them: columns that are independent of each other have
-    directions that hold the rows they were computed from and no others.
+    The components of one half of the rows must explain the other half. For columns that are independent of each other, components explain
+    only the rows from which they were computed.
 
     Parameters
     ----------
     numbers
         Columns [n, w] without missing values.
     seed
-        Of the rows and of the decomposition.
+        Seed of the sample of rows and of the decomposition.
 
     Returns
     -------
@@ -61,14 +61,14 @@ def learn_components(numbers: NDArray[np.float32], seed: int = 0) -> Components 
         return None
     order = np.random.default_rng(seed).permutation(n)[:MAX_ROWS]
     mean = numbers[order].mean(0, dtype=np.float64)
-    spread = numbers[order].std(0, dtype=np.float64)
-    scale = np.where(spread > 0, spread, 1.0)
+    deviation = numbers[order].std(0, dtype=np.float64)
+    scale = np.where(deviation > 0, deviation, 1.0)
     standardised = ((numbers[order] - mean) / scale).astype(np.float32)
     n_components = min(N_COMPONENTS, len(order) // 2)
     first, second = standardised[::2], standardised[1::2]
     _, _, directions = randomized_svd(first, n_components, n_iter=2, random_state=seed)
-    held = np.square(second @ directions.T).sum()
-    if held < MIN_HELD_OUT_VARIANCE * np.square(second).sum():
+    explained = np.square(second @ directions.T).sum()
+    if explained < MIN_HELD_OUT_VARIANCE * np.square(second).sum():
         return None
     _, _, directions = randomized_svd(standardised, n_components, n_iter=2, random_state=seed)
     axes = directions.T / scale[:, None]
@@ -76,7 +76,7 @@ def learn_components(numbers: NDArray[np.float32], seed: int = 0) -> Components 
 
 
 def learn_sparse_components(numbers: Any, seed: int = 0) -> Components:
-    """Compute the directions of a sparse matrix [n, w] that hold most of it; zeros stay zeros, so columns are not centred."""
+    """Compute a truncated SVD of a sparse matrix [n, w]; columns are not centred, since the matrix would become dense."""
     from sklearn.decomposition import TruncatedSVD
 
     n_components = min(N_SPARSE_COMPONENTS, *(size - 1 for size in numbers.shape))

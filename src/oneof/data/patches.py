@@ -1,8 +1,9 @@
 """Learn features of pictures from the pictures themselves, in seconds on a CPU.
 
 Small patches of a picture are whitened and compared with patches that were drawn from the training pictures (Coates, Ng and Lee, "An analysis of
-single-layer networks in unsupervised feature learning", 2011). How strongly each drawn patch responds in nine parts of a picture is a
-feature; principal components make a few hundred of them. No label is needed, so few pictures suffice: see docs/decisions/0017-pictures-on-a-cpu.md.
+single-layer networks in unsupervised feature learning", 2011). The responses to each drawn patch are averaged in nine
+parts of a picture, and reduced to a few hundred features by principal components. No label is needed, so few pictures suffice: see
+docs/decisions/0017-pictures-on-a-cpu.md.
 """
 
 from __future__ import annotations
@@ -22,28 +23,28 @@ from oneof.data.images import ImageSpec
 from oneof.storage.cores import idle_cores
 from oneof.storage.progress import progress_bar
 
-ARRAYS = ("filters", "offset", "mean", "axes")  # that are stored
-LARGEST_PATCH = 6  # pixels a side, a quarter of the picture's
+ARRAYS = ("filters", "offset", "mean", "axes")  # fields that are stored
+LARGEST_PATCH = 6  # pixels a side; a patch has a quarter of the picture's side, within these limits
 SMALLEST_PATCH = 3
-N_FILTERS = 512  # patches that are compared with
-GRID = 3  # parts a side in which responses are averaged
-THRESHOLD = 0.5  # a smaller response counts as none
+N_FILTERS = 512  # drawn patches with which the patches of a picture are compared
+GRID = 3  # parts a side; responses are averaged within each part
+THRESHOLD = 0.5  # subtracted from a response; smaller ones become 0
 WHITENING = 0.01  # added to the variance of each component of a patch, so that noise is not amplified
-CONTRAST = 10 / 255**2  # added to the variance of a patch: a flat one stays flat
-MAX_WIDTH = 512  # principal components, and at most one for three pictures
-MIN_DEVIATION = 0.01  # of a response, so that one that hardly varies stays small
-MIN_VARIANCE = 1e-6  # of a component, relative to the largest, and per response: less is rounding
-N_PATCHES = 40_000  # from which patches are whitened and drawn
+CONTRAST = 10 / 255**2  # added to the variance of a patch, so that noise in a flat one is not amplified
+MAX_WIDTH = 512  # principal components; there is also at most one for every three pictures
+MIN_DEVIATION = 0.01  # standard deviation that a response is divided by at least
+MIN_VARIANCE = 1e-6  # of a component, relative to the largest and to the number of responses; less is rounding
+N_PATCHES = 40_000  # sampled to compute the whitening; the first N_FILTERS of them become filters
 MAX_SAMPLE = 1500  # pictures that features are learned from
-LARGE_SIDE = 48  # from which every second position is compared
-BLOCK = 16  # pictures at a time
-MIN_BLOCKS = 4  # for which more than one thread is worth it
-RIDGES = (0.03, 0.1, 0.3, 1.0)  # of the regressions that decide whether pictures are mirrored
+LARGE_SIDE = 48  # pixels a side from which on only every second position is compared
+BLOCK = 16  # pictures computed at a time
+MIN_BLOCKS = 4  # above which several threads are used
+RIDGES = (0.03, 0.1, 0.3, 1.0)  # penalties of the regressions that decide whether pictures are mirrored
 
 
 @dataclass(frozen=True, eq=False)
 class PatchFeatures:
-    """Turns the pixels of a column of pictures into features."""
+    """Compute features from the pixels of a column of pictures."""
 
     pixels: ImageSpec
     mirrored: bool  # whether a picture and its mirror image have the same features
@@ -76,7 +77,7 @@ class PatchFeatures:
 
 @dataclass(frozen=True, eq=False)
 class PatchParameters:
-    """The same as tensors: what `oneof export` puts into its graph."""
+    """Hold the arrays of `PatchFeatures` as tensors, so that `oneof export` can trace the computation."""
 
     mirrored: bool
     filters: Tensor
@@ -106,8 +107,8 @@ def sample_of_pictures(n: int) -> NDArray[np.intp]:
 def learn_patches(sample: NDArray[np.uint8], pixels: ImageSpec, sets: NDArray[np.bool_] | None = None) -> PatchFeatures:
     """Learn features from the pixels [n, d] of a sample of pictures that could be read.
 
-    Their candidate sets [n, c] decide whether a picture and its mirror image should have the same features: of photographs they should,
-    of digits they should not.
+    Their candidate sets [n, c] decide whether a picture and its mirror image get the same features. That helps with photographs, but not
+    with digits.
     """
     filters, offset = _draw_filters(sample, pixels, np.random.default_rng(1))
     sides: list[list[Tensor]] = [[], []]  # pooled responses to the pictures, and to their mirror images
@@ -138,7 +139,7 @@ class _Components:
 
 
 def _principal_components(responses: Tensor) -> _Components:
-    """Return the components of standardised responses, all scaled alike, so that the mean square of the features is 1."""
+    """Return the components of standardised responses, scaled by one factor so that the mean square of the features is 1."""
     n, m = responses.shape
     mean = responses.mean(0)
     deviation = responses.std(0, correction=0).clamp_min(MIN_DEVIATION)
@@ -164,22 +165,22 @@ def _prefers(first: Tensor, second: Tensor, sets: NDArray[np.bool_]) -> bool:
 
 
 def _held_out_errors(features: Tensor, targets: Tensor) -> Tensor:
-    """Return the squared error [n] of a ridge regression that leaves each row out, with the best of RIDGES."""
+    """Return the leave-one-out squared errors [n] of a ridge regression with the best of RIDGES."""
     kernel = (features @ features.T).double()
     variances, basis = torch.linalg.eigh(kernel)
     centred = targets - targets.mean(0)
     errors = []
     for ridge in RIDGES:
         inverse = 1 / (variances.clamp_min(0) + ridge * variances.mean())
-        residual = basis @ (inverse[:, None] * (basis.T @ centred))
-        own_weight = (basis.square() * inverse).sum(1, keepdim=True)
-        errors.append((residual / own_weight).square().sum(1))
+        coefficients = basis @ (inverse[:, None] * (basis.T @ centred))
+        inverse_diagonal = (basis.square() * inverse).sum(1, keepdim=True)
+        errors.append((coefficients / inverse_diagonal).square().sum(1))
     best: Tensor = min(errors, key=lambda error: float(error.mean()))
     return best
 
 
 def _draw_filters(levels: NDArray[np.uint8], pixels: ImageSpec, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
-    """Draw patches and whiten them; return them as filters of patches with mean 0 and deviation 1, and their response to the mean patch."""
+    """Draw patches and whiten them; return them as filters for normalised patches, and the response of each to the mean patch."""
     pictures = levels.reshape(-1, *pixels.shape)
     size = patch_side(pixels.side)
     row = rng.integers(0, len(pictures), N_PATCHES)
@@ -202,12 +203,12 @@ def _draw_filters(levels: NDArray[np.uint8], pixels: ImageSpec, rng: np.random.G
 
 
 def patch_side(side: int) -> int:
-    """Return the pixels a side of the patches of pictures with so many."""
+    """Return the side of a patch, in pixels, for pictures with this side."""
     return int(np.clip(side // 4, SMALLEST_PATCH, LARGEST_PATCH))
 
 
 def pool_responses(pictures: Tensor, filters: Tensor, offset: Tensor) -> Tensor:
-    """Return how strongly each filter, and its negative, responds in the parts of pictures [n, channels, side, side], [n, m]."""
+    """Return the mean responses [n, m] to each filter and to its negative in the parts of pictures [n, channels, side, side]."""
     size = filters.shape[-1]
     stride = 2 if pictures.shape[-1] >= LARGE_SIDE else 1
     mean = functional.avg_pool2d(pictures.mean(1, keepdim=True), size, stride)
@@ -220,7 +221,7 @@ def pool_responses(pictures: Tensor, filters: Tensor, offset: Tensor) -> Tensor:
 
 
 def _pool_parts(responses: Tensor) -> Tensor:
-    """Average responses [n, k, h, h] over GRID x GRID parts, which share a line where the side is no multiple of GRID."""
+    """Average responses [n, k, h, h] over GRID x GRID parts; neighbouring parts overlap where the side is not a multiple of GRID."""
     side = responses.shape[-1]
     bounds = [(side * i // GRID, -(-side * (i + 1) // GRID)) for i in range(GRID)]
     parts = []
@@ -236,7 +237,7 @@ def _as_pictures(levels: NDArray[np.uint8], pixels: ImageSpec) -> Tensor:
 
 
 def _map_blocks(function: Any, n: int) -> Sequence[Any]:
-    """Map a function over blocks of n rows, in as many threads as there are idle processors."""
+    """Map a function over blocks of n rows, with a thread for each idle processor."""
     blocks = [slice(start, min(start + BLOCK, n)) for start in range(0, n, BLOCK)]
     n_threads = 1
     if len(blocks) > MIN_BLOCKS:

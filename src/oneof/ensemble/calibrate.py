@@ -77,7 +77,7 @@ def threshold(calibration: dict[str, Any], accuracy: float) -> float:
     if not reached:
         raise ValueError(
             "accuracy must be one that this model reaches on some rows; "
-            f"{accuracy} is above its best, {best:.3f} (by {calibration['by']}). Wish for less, or give more gold labels."
+            f"{accuracy} is above its best, {best:.3f} (by {calibration['by']}). Ask for a lower accuracy, or give more gold labels."
         )
     return float(min(reached))
 

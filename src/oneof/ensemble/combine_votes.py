@@ -1,4 +1,4 @@
-r"""Combine the votes on each row with what learners predict for it, as far as held-out votes support these.
+r"""Combine the votes on each row with what learners predict for it, as far as held-out votes support the predictions.
 
 Let L be the likelihood of a row's votes, m the class frequencies as they enter the posterior L m of the votes alone, and q the predictions of learners
 that were not fitted on the row. The row's label has the probability
@@ -8,17 +8,16 @@ that were not fitted on the row. The row's label has the probability
 With b = 0 it is the posterior of the votes alone, which stays unless the learners predict the votes clearly better than class frequencies do. Three
 estimates determine b, each of which errs on one side:
 
-- All votes of a row are held out: b_rows maximises the mean of log sum_j L_ij q_ij^b m_j^(1-b). It tells how well the learners are calibrated, and
-  takes no account of what the votes on the row say already.
+- All votes of a row are held out: b_rows maximises the mean of log sum_j L_ij q_ij^b m_j^(1-b). It measures how well the learners are calibrated, and
+  ignores that the votes on the row contain part of the same information.
 - One answer is held out, and predicted from the learners and the other votes, whose likelihood may be sharpened: b_votes is the power of q relative to that of
   L. Where hard items draw the same mistake from most annotators, other votes predict that mistake better than the truth does, and b_votes is too small.
-
 - b_agree makes the mean probability of the learners' own labels equal to the share of them that are also the votes' labels. Where annotators err alone,
   learners are right more often than that, and b_agree is too small; it errs on the other side where features cause the mistakes.
 
 b = (1 - v) (u b_rows + b_votes) / 2 + v b_agree, where u = min(3 s, 1), and v is 3 u^2 / 4 where b_agree is the larger, else u^2 / 2: learners that predict
 little of the votes agree with them mostly by chance. Learners repeat the mistakes of the annotators whom they learned from, so t flattens the product: rho is the correlation of two votes on a
-row, and s the share of what votes say that the learners predict, by the first score. Rows without votes may be unlike the others, on which the
+row, and s the share of the information in the votes that the learners predict, by the first score. Rows without votes may be unlike the others, on which the
 learners were judged: they have b = b_rows / 2 and t = 1.
 """
 
@@ -38,11 +37,11 @@ Floats = NDArray[np.floating[Any]]
 POWERS = (0.15, 0.3, 0.5, 0.7, 1.0)  # b
 AGREEMENT_POWERS = (0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.85, 1.0, 1.2, 1.4, 1.7, 2.0, 2.5, 3.0)  # b_agree
 SCALES = (0.7, 1.0, 1.5, 2.0, 3.0)  # of the other votes' likelihood
-FULL_TRUST = 1 / 3  # share of what votes say that learners must predict for b_rows and b_agree to count fully
+FULL_TRUST = 1 / 3  # s from which on b_rows and b_agree count fully
 SHARE_ABOVE = 0.75  # of b_agree in b, where it is the larger: learners agree with the votes' labels at most as often as they are right
 SHARE_BELOW = 0.5
-HELPFUL = 2.0  # standard errors by which predictions must be better than none
-MIN_PREDICTION = 1e-4  # a learner is never certain that a label is wrong
+HELPFUL = 2.0  # standard errors by which predictions must score better than class frequencies
+MIN_PREDICTION = 1e-4  # smallest probability of a label, so that no learner can rule it out
 
 
 class Powers(NamedTuple):
@@ -51,7 +50,7 @@ class Powers(NamedTuple):
     rows: float  # b_rows
     votes: float  # b_votes
     agree: float  # b_agree
-    explained: float  # s, by which predictions are compared
+    explained: float  # s; the predictions with the largest s are used
 
     @property
     def combined(self) -> float:
@@ -68,7 +67,7 @@ NO_HELP = Powers(0.0, 0.0, 0.0, 0.0)
 def combine_votes(votes: VoteEvidence, predictions: Predictions) -> NDArray[np.float32]:
     """Return the probability of each label [n, c], by single votes and by the learners' predictions.
 
-    Where predictions by the votes on other rows exist, their mean with the learners' is tried beside the learners'.
+    Where predictions by the votes on other rows exist, their mean with the learners' is tried as well.
     """
     if votes.posterior is None or votes.held_out is None or votes.counts is None:
         raise ValueError("votes must be single votes; got counts or probabilities. Combine these by combine_prior.")
@@ -118,13 +117,14 @@ def choose_powers(
     relative_power = 0.0
     if power > 0 and _is_helpful(by_vote[power, scale] - by_vote[0.0, best_scale_alone]):
         relative_power = min(power / scale, 1.0)
-    largest_gain = -by_row[0.0].mean()  # of predictions that are certain of the label which the votes find most likely
+    # The gain of predictions with probability 1 for the label that is most likely under the votes.
+    largest_gain = -by_row[0.0].mean()
     agreement = power_of_agreement(logs[judged], (likelihood + log_frequencies)[judged])
     return Powers(best_by_row, relative_power, agreement, float(gain.mean() / largest_gain))
 
 
 def power_of_agreement(logs: Floats, vote_logs: Floats) -> float:
-    """Return the power with which predictions are as probable, in the mean, as they agree with the labels of the votes."""
+    """Return the power at which the mean probability of the predicted labels equals the rate at which they agree with the votes."""
     agreement = float((logs.argmax(1) == vote_logs.argmax(1)).mean())
     for power in AGREEMENT_POWERS:
         if softmax(power * logs, axis=1).max(1).mean() >= agreement:

@@ -65,9 +65,9 @@ def vote_prior(x: NDArray[Any], votes: Votes, item: NDArray[np.intp], seed: int 
     candidates = (likelihood >= MIN_LIKELIHOOD) | (item < 0)[:, None]
     candidates[rows] |= is_named[row_items]
     neighbours = None
-    if joint.opinion is not None:
+    if joint.feature_probabilities is not None:
         neighbours = np.full((n, c), np.nan)
-        neighbours[rows] = joint.opinion[row_items]
+        neighbours[rows] = joint.feature_probabilities[row_items]
     row_of_item = np.full(len(votes.items), -1)
     row_of_item[row_items] = rows
     counts = np.zeros((n, c))

@@ -30,7 +30,7 @@ def dataset_with_votes(
     seed: int,
     ground_truth: Mapping[int, str] | None = None,
 ) -> tuple[Dataset, EnsembleConfig, dict[str, Any]]:
-    """Return the data set with what the votes say, the config that suits it, and what is known about the annotators.
+    """Return the data set with the evidence of the votes, the config adapted to it, and a description of the annotators.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ def dataset_with_votes(
     config
         What to learn, before it is adapted to votes.
     seed
-        Of the folds of held-out votes.
+        Seed of the folds of held-out votes.
     ground_truth
         True labels by row, which count as gold.
     """
@@ -72,9 +72,9 @@ def dataset_with_votes(
 
 
 def describe_annotators(votes: Votes, fitted: VotePrior) -> dict[str, Any]:
-    """Return how often each annotator voted and was right, by votes and features together, and what held-out votes chose.
+    """Return how often each annotator voted and was right, by votes and features together, and the model that held-out votes chose.
 
-    `low` and `high` are the 95 % interval of the accuracy that so many votes allow. `agreement` compares an annotator with the
+    `low` and `high` are the 95 % interval of the accuracy. `agreement` compares an annotator with the
     most frequent label of the others; `mistake` is what the annotator confuses most often.
     """
     posterior = fitted.joint.posterior
@@ -96,8 +96,8 @@ def describe_annotators(votes: Votes, fitted: VotePrior) -> dict[str, Any]:
             "compared": agreement[a].compared,
         }
         if position < _MAX_CONFUSIONS:
-            own = mistakes(votes.only(votes.annotator == a), posterior, most=1)
-            described["mistake"] = own[0]._asdict() if own else None
+            confusions = mistakes(votes.only(votes.annotator == a), posterior, most=1)
+            described["mistake"] = confusions[0]._asdict() if confusions else None
         annotators.append(described)
     return {
         "items": len(votes.items),

@@ -1,4 +1,4 @@
-"""The label of every item, by its votes and, where there are any, features: `oneof.votes.resolve`."""
+"""Resolve votes, and features where there are any, into one label per item: `oneof.votes.resolve`."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def resolve(source: Any, X: Any = None, *, items: Any = None, seed: int = 0, **s
     source
         Votes, or anything that `read_votes` reads: a frame with the columns `item`, `annotator` and `label`, a file, a wide table.
     X
-        Features of the items, as for `PartialLabelClassifier.fit`, which learns from them and from the votes. None: votes alone.
+        Features of the items, as for `PartialLabelClassifier.fit`, which learns from them and from the votes. None: the votes alone decide.
     items
         With X: the item of each row, or the name of the column that holds it. None: the column `item` of a frame, else the
         index of a pandas frame, else the numbers of the rows.
     seed
-        Of everything that is drawn.
+        Seed of all random choices.
     settings
         How to read the votes: fields of `oneof.votes.read.VotesFile`, such as `label`, `classes` or `normalise`.
 
@@ -59,8 +59,8 @@ def resolve(source: Any, X: Any = None, *, items: Any = None, seed: int = 0, **s
     >>> import pyarrow as pa
     >>> rows = [(i, a, "cat" if (i + (a == "z")) % 2 else "dog") for i in range(6) for a in "wxyz"]
     >>> item, annotator, label = zip(*rows)
-    >>> found = resolve(pa.table({"item": item, "annotator": annotator, "label": label}))
-    >>> found.labels.tolist()
+    >>> resolved = resolve(pa.table({"item": item, "annotator": annotator, "label": label}))
+    >>> resolved.labels.tolist()
     ['dog', 'cat', 'dog', 'cat', 'dog', 'cat']
     """
     votes = source if isinstance(source, Votes) else read_votes(source, **settings)

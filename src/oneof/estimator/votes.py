@@ -1,4 +1,4 @@
-"""Votes in place of y: check them, and find the votes on each row of X."""
+"""Check votes that are passed in place of y, and find those on each row of X."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ ITEM = "item"  # the column of a frame that holds the items' ids, unless another
 
 
 def check_alone_with_votes(y: Any, prior: Any) -> None:
-    """Raise if there is another source of labels beside votes."""
+    """Raise an error if y or a prior is passed together with votes."""
     for name, value in (("y", y), ("prior", prior)):
         if value is not None:
             raise ValueError(f"{name} must be left out with votes, which give the candidates; got both. Drop one.")
 
 
 def split_items(X: Any, items: Any) -> tuple[Any, list[Any] | None]:
-    """Return X without the column of the items' ids, and the ids of its rows; None: the rows are numbered."""
+    """Return X without the column of the items' ids, and the ids of its rows; None if rows are identified by their numbers."""
     names = [str(name) for name in X.columns] if is_frame(X) and hasattr(X, "dtypes") else []
     if hasattr(X, "column_names"):
         names = list(X.column_names)  # an Arrow table

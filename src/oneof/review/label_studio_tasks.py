@@ -1,8 +1,8 @@
 """Write the rows of a run as tasks of Label Studio, and the labelling configuration that shows them.
 
-A task has in its `data` what there is to look at (`image`, `text`, `cells`), the candidates with their probabilities in the
-form of choices, and why the label was chosen; the label is its prediction. Tasks stand in the order of the review queue, in which
-Label Studio shows them. Rows that came from tasks of Label Studio keep the `id` and `data` of these.
+The `data` of a task has the row's contents (`image`, `text`, `cells`), the candidates with their probabilities as choices, and the reason
+for the label; the label itself is the task's prediction. Tasks are in the order of the review queue, in which Label Studio shows them. Rows
+that came from tasks of Label Studio keep the `id` and `data` of these.
 """
 
 import json
@@ -28,25 +28,25 @@ from oneof.version import __version__
 from oneof.votes.label_studio import is_label_studio
 from oneof.votes.tables import load_json
 
-FROM_NAME = "label"  # of the control in our configuration
-LOCAL_FILES = "/data/local-files/?d="  # where Label Studio serves files of its machine
+FROM_NAME = "label"  # name of the choices in our configuration
+LOCAL_FILES = "/data/local-files/?d="  # address at which Label Studio serves files of its machine
 _BATCH_SIZE = 1 << 15  # rows converted to Python objects at a time
-_MIN_WORDS = 3  # in the average cell of a column that is shown as text
-_SAMPLE_CELLS = 100  # that tell whether a column is text
-_FILTER_FROM = 10  # classes from which on the choices can be searched
+_MIN_WORDS = 3  # per cell on average, from which on a column is shown as text
+_SAMPLE_CELLS = 100  # cells that decide whether a column is text
+_FILTER_FROM = 10  # number of classes from which on the choices have a search field
 
 
 @dataclass(frozen=True)
 class TaskContent:
-    """What people see of a row: its pictures, its texts, and its other cells as a table.
+    """Show a row to people: its pictures, its texts, and its other cells as a table.
 
     Parameters
     ----------
     items : Items
         The cells of the training file.
     picture_url : str, optional
-        What stands before the name of a picture file, relative to the folder of the table. None: Label Studio serves the files
-        itself; its document root is the folder that holds the folder of the table.
+        Prefix of a picture's address, followed by its path relative to the folder of the table. None: Label Studio serves the files
+        itself, with the parent of the table's folder as its document root.
     """
 
     items: Items
@@ -92,7 +92,7 @@ class TaskContent:
         return "cells"
 
     def data(self, row: int) -> Json:
-        """Return what is shown of a row; a value that it does not have is an empty text."""
+        """Return what is shown of a row; missing values are empty strings."""
         shown: Json = {}
         for key, column in self.images.items():
             shown[key] = self._picture(row, column)
@@ -276,12 +276,12 @@ def rows_by_item(run: Run) -> dict[str, int]:
     return {label_text(cell): row for row, cell in enumerate(columns[item_column])}
 
 
-def write_tasks(every: Iterator[Json], path: Path) -> None:
+def write_tasks(all_tasks: Iterator[Json], path: Path) -> None:
     """Write tasks as a JSON list, one task per line."""
     with atomic_write(path) as file:
         file.write(b"[\n")
         separator = b""
-        for task in every:
+        for task in all_tasks:
             text = json.dumps(task, ensure_ascii=False, allow_nan=False)
             file.write(separator + text.encode())
             separator = b",\n"

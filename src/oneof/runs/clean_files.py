@@ -1,7 +1,7 @@
-"""Write the label of every row of the files of which a run learned a sample, a batch of rows at a time, with a file for each file.
+"""Write the label of every row of many files, of which a run was fitted to a sample: one output per file, a batch of rows at a time.
 
-A row that was learned from keeps the label and the probability that the fit gave it, by models that did not train on it. For all others, none
-of which was learned from, the model decides within the row's own set.
+A row of the sample keeps the label and the probability that the fit gave it, by models that were not trained on it. For every other row the
+model chooses the most probable label of the row's own set.
 """
 
 from collections.abc import Iterator, Sequence
@@ -42,7 +42,7 @@ WRITTEN = ("label", "probability", "margin", "outside", "ask")
 
 @dataclass(frozen=True)
 class SampledRows:
-    """Rows that were learned from, as the fit and people resolved them."""
+    """Rows of the sample, with the labels that the fit or a person gave them."""
 
     file: NDArray[np.int32]  # [m]
     row: NDArray[np.int64]  # [m] within its file
@@ -51,12 +51,12 @@ class SampledRows:
     @classmethod
     def of_run(cls, run: Run) -> "SampledRows":
         """Return the rows of a run's sample."""
-        places = pq.read_table(run.folder / TABLE, columns=[FILE_COLUMN, ROW_COLUMN])
+        positions = pq.read_table(run.folder / TABLE, columns=[FILE_COLUMN, ROW_COLUMN])
         resolved = run.decided.select([*WRITTEN, "decided"])
-        return cls(places[FILE_COLUMN].to_numpy(), places[ROW_COLUMN].to_numpy(), resolved)
+        return cls(positions[FILE_COLUMN].to_numpy(), positions[ROW_COLUMN].to_numpy(), resolved)
 
     def replace_in(self, table: pa.Table, file: int, first_row: int) -> pa.Table:
-        """Return the rows of a file from `first_row` on, with those that were learned from as the fit resolved them."""
+        """Return the rows of a file from `first_row` on, with the stored results for those in the sample."""
         is_here = (self.file == file) & (self.row >= first_row) & (self.row < first_row + table.num_rows)
         if not is_here.any():
             return table
@@ -67,14 +67,14 @@ class SampledRows:
 
 
 def write_file_labels(run: Run, out: Path, columns: Sequence[str] = ()) -> CleanSummary:
-    """Write the label of every row of the run's files to a folder; files that are complete are left as they are.
+    """Write the label of every row of the run's files to a folder; complete files are not written again.
 
     Parameters
     ----------
     run
         A run of many files (`oneof.runs.fit_files`).
     out
-        Folder to write. A file there has the rows of the file of the same name, in their order.
+        Folder to write. Each file in it has the rows of the input file of the same name, in the same order.
     columns
         Columns of the files to copy.
     """
@@ -91,8 +91,8 @@ def write_file_labels(run: Run, out: Path, columns: Sequence[str] = ()) -> Clean
     }
     jobs = jobs_for_files(run.folder, files, out, options)
     labeler = _Labeler(run, SampledRows.of_run(run), tuple(columns))
-    n_open = sum(pq.read_metadata(job.file).num_rows for job in jobs if not job.is_done)
-    with progress_bar("clean", n_open, show=True, unit="rows") as step:
+    n_remaining = sum(pq.read_metadata(job.file).num_rows for job in jobs if not job.is_done)
+    with progress_bar("clean", n_remaining, show=True, unit="rows") as step:
         for number, job in enumerate(jobs):
             if not job.is_done:
                 labeler.write(number, job, step)
@@ -145,7 +145,7 @@ def _resolved_table(
     model: Model,
     features: NDArray[Any],
 ) -> pa.Table:
-    """Return the columns of the result; a row none of whose candidates the model knows has no label, and should be asked about."""
+    """Return the columns of the result; a row without a candidate known to the model gets no label, and `ask`."""
     data = Dataset.build(features, read(sets, classes=model.classes), model.encoding)
     resolved = resolve_labels(data, Predictions.from_single_model(probabilities, sets), sets)
     names = pa.array(model.classes, pa.string())
@@ -176,7 +176,7 @@ def _count(jobs: Sequence[PredictJob], labeler: _Labeler) -> CleanSummary:
     warning = None
     if labeler.n_without_known_label:
         warning = (
-            f"{labeler.n_without_known_label:,} rows have no label: no row that was learned from has one of their candidates. "
+            f"{labeler.n_without_known_label:,} rows have no label: none of their candidates occurs in the sample that the run was fitted to. "
             "Fit again with a larger --sample."
         )
     return CleanSummary(n_rows, n_to_ask, n_outside, n_decided, warning)

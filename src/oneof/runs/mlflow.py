@@ -1,4 +1,4 @@
-"""Store a run as a model of MLflow, which can be logged, registered, loaded as a pyfunc and served.
+"""Store a run as an MLflow model, which can be logged, registered, loaded as a pyfunc and served.
 
     from oneof.runs.mlflow import log_model
 
@@ -6,7 +6,7 @@
         info = log_model("RUN")
     mlflow.pyfunc.load_model(info.model_uri).predict(frame)
 
-MLflow calls `_load_pyfunc` of this module, so that its model is a copy of the run's files and no pickle.
+MLflow calls `_load_pyfunc` of this module, so that the model is a copy of the run's files, without a pickle.
 """
 
 from pathlib import Path
@@ -19,13 +19,13 @@ from oneof.runs.predictor import Predictor
 from oneof.storage.optional_packages import load_package
 from oneof.version import __version__
 
-_PURPOSE = "a model of MLflow"
+_PURPOSE = "an MLflow model"
 _EXTRA = "mlflow"
-_FOLDER = "run"  # of the run's files inside a model of MLflow
+_FOLDER = "run"  # with the run's files, inside an MLflow model
 
 
 class PyfuncModel:
-    """Predict frames for MLflow."""
+    """Predict the rows of data frames, as MLflow calls it."""
 
     def __init__(self, folder: str | Path) -> None:
         self._predictors = {}

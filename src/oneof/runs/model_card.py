@@ -20,16 +20,14 @@ from oneof.storage.printable import one_line
 
 CARD = "README.md"
 MODEL_FILES = ("model.json", "model.safetensors")
-_PRIVATE: dict[str, Any] = {
-    "command": [],
-    "asked": {},
-}  # what run.json of a shared folder has in place of paths and settings
+# Values in run.json of a shared folder that replace paths and settings.
+_PRIVATE: dict[str, Any] = {"command": [], "asked": {}}
 _MAX_CLASSES = 100  # in the table of the card
 _MARKDOWN = re.compile(r"([\\`*_\[\]()#|<>!~$])")
 
 
 def write_model_folder(run: Run, folder: Path) -> None:
-    """Write the model with its card to a new folder, which can be shared: it has neither rows, paths nor names of annotators."""
+    """Write the model with its card to a new folder, which can be shared: it has no rows, paths or names of annotators."""
     run.model.check_predicts()
     card = model_card(run)
     with atomic_folder(folder) as unfinished:
@@ -69,7 +67,7 @@ def _header(run: Run) -> str:
 
 
 def _task(run: Run) -> str:
-    """Return what the Hub calls the task."""
+    """Return the Hub's name of the task."""
     roles = run.model.encoding.roles
     if roles.image:
         return "image-classification"
@@ -112,18 +110,18 @@ predictor(pd.read_csv("new.csv"))      # label and probability of every row
 
 
 def _embedding_models(run: Run) -> str:
-    """Return how to allow the models of others that embed texts or pictures; an empty text without any."""
+    """Return a sentence on how to allow the pretrained models that embed texts or pictures; empty if there are none."""
     models = sorted({embedded.model for embedded in run.model.encoding.embedded})
     if not models:
         return ""
     named = ", ".join(repr(one_line(model).replace("`", " ")) for model in models)
-    return f"Texts or pictures are embedded by models that you have to allow: `oneof.Predictor(FOLDER, embedding_models=[{named}])`.\n"
+    return f"Texts or pictures are embedded by pretrained models, which you have to allow: `oneof.Predictor(FOLDER, embedding_models=[{named}])`.\n"
 
 
 def _classes(run: Run) -> str:
     classes = run.metadata["classes"]
     counts = Counter(run.decided["label"].to_pylist())
-    lines = ["## Classes", "", "| label | training rows that were given it |", "|---|---:|"]
+    lines = ["## Classes", "", "| label | training rows with this label |", "|---|---:|"]
     for label in classes[:_MAX_CLASSES]:
         lines.append(f"| {_escaped(label)} | {counts[label]:,} |")
     lines.append("")
@@ -158,7 +156,7 @@ def _accuracy(run: Run) -> str:
 - On new rows: {_escaped(estimate.in_words)}.
 - Of the labels given to the training rows: {_escaped(label_accuracy_in_words(run))}.
 
-Both are said of rows like those of the training table, and of no others.
+Both hold only for rows like those of the training table.
 """
 
 
@@ -166,14 +164,15 @@ def _limits(run: Run) -> str:
     table = run.decided
     n_to_ask = pc.sum(table["ask"]).as_py() or 0
     lines = [
-        "Every row gets one of the classes above, also one that belongs to none of them. Read the probability before you use a label.",
+        "Every row gets one of the classes above, even one that belongs to none of them. Read the probability before you use a label.",
         f"In {n_to_ask:,} of {table.num_rows:,} training rows the label was doubtful enough to ask a person about.",
     ]
     if run.model.encoding.roles.categories:
         lines.append("Categories that were not seen in training are ignored, with a warning.")
     n_outside = table.num_rows - table["outside"].null_count
     if n_outside:
-        lines.append(f"In {n_outside:,} training rows the right label seems to be none of the candidates.")
+        rows = "row" if n_outside == 1 else "rows"
+        lines.append(f"In {n_outside:,} training {rows} the right label seems to be none of the candidates.")
     lost = warning_about_lost_labels(run)
     warnings = list(run.metadata["warnings"])
     if lost is not None:
@@ -185,5 +184,5 @@ def _limits(run: Run) -> str:
 
 
 def _escaped(text: Any) -> str:
-    """Return a text on one line in which Markdown and HTML see no mark-up."""
+    """Return a text on one line, with the special characters of Markdown and HTML escaped."""
     return _MARKDOWN.sub(r"\\\1", one_line(str(text)))

@@ -1,4 +1,4 @@
-"""Choose what people want to know of each row: its candidates in order of probability, under votes only those that were named."""
+"""Select the columns that `oneof clean` writes, with candidates in order of probability; with votes, only labels that somebody named."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -24,7 +24,7 @@ PLAIN_COLUMNS = (
     "by",
     "why",
 )
-_NOT_WITH_VOTES = ("kept", "outside")  # under votes any label may be right, and none is removed
+_NOT_WITH_VOTES = ("kept", "outside")  # with votes any label may be right, and none is removed
 
 
 def id_column(metadata: Mapping[str, Any]) -> str | None:
@@ -36,9 +36,9 @@ def id_column(metadata: Mapping[str, Any]) -> str | None:
 
 
 def plain_table(table: pa.Table) -> pa.Table:
-    """Return the columns that people want to know, with candidates in order of probability.
+    """Return the columns that `oneof clean` writes, with candidates in order of probability.
 
-    `original` has the candidates, under votes those that somebody named; `votes` and `probabilities` have a number for each.
+    `original` has the candidates, with votes those that somebody named; `votes` and `probabilities` have a number for each.
     """
     originals = []
     probabilities = []
@@ -62,9 +62,9 @@ def plain_table(table: pa.Table) -> pa.Table:
 
 
 def with_named_labels(table: pa.Table) -> pa.Table:
-    """Return the purified table with the labels that people named as candidates; without votes, as it is.
+    """Return the purified table with the labels that people named as candidates; a table without votes is returned unchanged.
 
-    Where people voted, every label is a candidate of every row, since all of them may have erred.
+    Where people voted, every label is a candidate of every row, since all annotators may have erred.
     """
     if "votes" not in table.column_names:
         return table
@@ -82,7 +82,7 @@ def with_named_labels(table: pa.Table) -> pa.Table:
 
 
 def ordered_candidates(row: Mapping[str, Any]) -> list[tuple[str, float, float]]:
-    """Return the candidates of a row with probability and votes, the most probable first; under votes those that were named."""
+    """Return the candidates of a row with probability and votes, the most probable first; with votes, only those that were named."""
     votes = row.get("votes")
     counts: dict[str, float] = {}
     for vote in votes or ():

@@ -1,8 +1,8 @@
 """Combine votes with features: the votes on an item, and the labels of items with similar features.
 
 Held-out votes select the model of annotators, and the regression on features with its inverse temperature. True labels are not used.
-Beside the selected model the plain majority always counts, the more the less held-out votes prefer the model to it, and so does the model with
-one accuracy for each annotator.
+The result is a mean over the selected model, the plain majority, whose weight is larger the less held-out votes prefer the selected model to
+it, and the model with one accuracy for each annotator, where it was compared.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from oneof.data.dataset import UNNAMED_PRIOR, scatter_columns
 from oneof.votes.annotators import AnnotatorFit, Annotators, fit_annotators, vote_exponent
 from oneof.votes.ballots import Floats, Integers, Votes
 
-MAX_HELD_OUT = 10_000  # votes; of more, two folds of five are enough
+MAX_HELD_OUT = 10_000  # votes; where there are more, two of the five folds are enough
 N_FOLDS = 5
 INVERSE_TEMPERATURES = (2.0, 4.0, 8.0, 16.0, 32.0)
-TOLERANCE = 1e-3  # of EM while models are compared
-# Share of the votes by annotators who only give one label, above which an accuracy does not describe annotators.
-MAX_SPEAKER_SHARE = 0.1
-# Share of the votes' weight beside the first label of each answer, as in rankings and long lists, above which confusion matrices are not tried: they
-# would explain second choices, which follow the first ones, better than what is true.
+TOLERANCE = 1e-3  # of EM, while models are compared
+# Share of the votes by annotators who only give one label, such as rules, above which the model with one accuracy for each is not tried.
+MAX_ONE_LABEL_SHARE = 0.1
+# Share of the votes' weight that is not on the first label of its answer, as in rankings and long lists, above which confusion matrices are not
+# tried: they would explain which second choices follow a first one, rather than the true labels.
 MAX_SPREAD = 0.25
-MIN_ANNOTATORS = 3  # of fewer, nobody can tell which errs more
+MIN_ANNOTATORS = 3  # with fewer, votes do not show which annotator errs more
 HELPFUL = 1.0  # standard errors by which features must predict held-out votes better than votes alone do
 # Weight of the majority where held-out votes do not prefer the selected model to it. Annotators who make the same mistakes predict each other
-# as well as annotators who are right, so that the best model of votes may be a worse one of the truth.
+# as well as annotators who are right, so that the model which predicts votes best may predict the truth worse.
 _MAJORITY_WEIGHT = 0.6
 _MAX_ADVANTAGE = 0.75  # of the selected model over the majority, so that the majority always counts
 _ONE_COIN_WEIGHT = 0.4  # of the model with one accuracy for each annotator, where it was compared
@@ -61,7 +61,7 @@ class HeldOutVotes(NamedTuple):
     row: Integers  # [h] rows of the predictions
     others: Floats  # [h, c] log-likelihood of the other votes on the item
     log_prior: Floats  # [h, c] log-frequencies of the classes, flattened as the votes are
-    said: Floats  # [h, c] probability of the held-out vote under every true label
+    vote_probability: Floats  # [h, c] probability of the held-out vote under every true label
     weight: Floats  # [h]
 
     def log_probabilities(self, logs: Floats, power: float, scale: float = 1.0) -> Floats:
@@ -73,7 +73,7 @@ class HeldOutVotes(NamedTuple):
         posterior = scale * self.others + (1 - power) * self.log_prior + power * logs[self.row]
         posterior -= posterior.max(1, keepdims=True)
         np.exp(posterior, out=posterior)
-        probabilities = np.einsum("hj,hj->h", posterior, self.said) / posterior.sum(1)
+        probabilities = np.einsum("hj,hj->h", posterior, self.vote_probability) / posterior.sum(1)
         return np.asarray(np.log(np.maximum(probabilities, 1e-12)))
 
     def with_classes(self, columns: Sequence[int], c: int) -> HeldOutVotes:
@@ -81,7 +81,7 @@ class HeldOutVotes(NamedTuple):
         return self._replace(
             others=scatter_columns(self.others, columns, c, np.log(UNNAMED_PRIOR)),
             log_prior=scatter_columns(self.log_prior, columns, c, np.log(UNNAMED_PRIOR)),
-            said=scatter_columns(self.said, columns, c, UNNAMED_PRIOR),
+            vote_probability=scatter_columns(self.vote_probability, columns, c, UNNAMED_PRIOR),
         )
 
 
@@ -97,7 +97,7 @@ def leave_answers_out(votes: Votes, fitted: AnnotatorFit, row: Integers, seed: i
     row
         Row of each item [n] in the predictions to be scored, -1 for none. Votes on items without a row are not held out.
     seed
-        Of the sample that is taken where votes are many.
+        Seed of the sample that is taken where votes are many.
     """
     answer = votes.answer
     weight = votes.share
@@ -155,7 +155,7 @@ class Joint(NamedTuple):
     votes_alone: Floats  # [n, c] the same without features
     likelihood: Floats  # [n, c] of an item's votes under each label, the largest is 1
     prior: Floats  # [n, c] the same, flattened; training multiplies it with its own predictions
-    opinion: Floats | None  # [n, c] probabilities from the features alone, where they help
+    feature_probabilities: Floats | None  # [n, c] probabilities from the features alone, where they help
     fitted: AnnotatorFit
     choice: Choice
     tried: list[dict[str, Any]]  # all settings with their scores, best first
@@ -175,15 +175,15 @@ def choose(
     models
         Models of annotators to compare.
     seed
-        Of the folds.
+        Seed of the folds.
     n_silent
         Number of further items, on which nobody voted.
 
     Returns
     -------
     dict of Choice to float
-        Scores, best first; empty where no vote can be held out. The score of a choice with features is less the standard error of what
-        they add, so that features which may be noise are not chosen.
+        Scores, best first; empty where no vote can be held out. From the score of a choice with features, the standard error of
+        what they add is subtracted, so that features which may be noise are not chosen.
     """
     vote_folds = list(folds(votes, seed=seed))
     if not vote_folds:
@@ -192,7 +192,7 @@ def choose(
         models = [MAJORITY]
     elif _spread_of_answers(votes) > MAX_SPREAD:
         models = [model for model in models if model in (MAJORITY, ONE_COIN)]
-    elif _speaker_share(votes) > MAX_SPEAKER_SHARE:
+    elif _one_label_share(votes) > MAX_ONE_LABEL_SHARE:
         models = [model for model in models if model != ONE_COIN]
     scores: dict[Choice, float] = {}
     gains_of_votes: dict[Choice, Floats] = {}
@@ -213,7 +213,7 @@ def choose(
     return dict(best_first)
 
 
-def _speaker_share(votes: Votes) -> float:
+def _one_label_share(votes: Votes) -> float:
     """Return the share of the votes by annotators who only ever give one label."""
     pairs = np.unique(votes.annotator * len(votes.labels) + votes.label)
     n_labels = np.bincount(pairs // len(votes.labels), minlength=len(votes.annotators))
@@ -261,9 +261,9 @@ def join(
     scores
         The result of `choose`, where it was computed before, such as on a sample of the items.
     seed
-        Of the folds.
+        Seed of the folds.
     n_silent
-        Number of further items, on which nobody voted: rules that say nothing about them count.
+        Number of further items, on which nobody voted: that no rule applies to them is evidence too.
 
     Returns
     -------
@@ -294,17 +294,17 @@ def join(
     likelihood /= likelihood.max(1, keepdims=True)
 
     posterior = votes_alone
-    opinion = None
+    feature_probabilities = None
     if choice.features is not None:
         feature_scores = predictions[choice.features](softmax(fitted.likelihood, axis=1))
-        opinion = softmax(choice.inverse_temperature * feature_scores, axis=1)
-        with_features = likelihood * opinion
+        feature_probabilities = softmax(choice.inverse_temperature * feature_scores, axis=1)
+        with_features = likelihood * feature_probabilities
         with_features /= with_features.sum(1, keepdims=True)
         posterior = np.where(np.isnan(feature_scores), votes_alone, with_features)
     prior = likelihood**_TRAINING_POWER
     prior /= prior.sum(1, keepdims=True)
     tried = [_describe(tried_choice, score) for tried_choice, score in scores.items()]
-    return Joint(posterior, votes_alone, likelihood, prior, opinion, fitted, choice, tried)
+    return Joint(posterior, votes_alone, likelihood, prior, feature_probabilities, fitted, choice, tried)
 
 
 def model_weights(scores: Mapping[Choice, float], chosen: Annotators) -> dict[Annotators, float]:
@@ -364,12 +364,12 @@ def joint_posterior(fitted: AnnotatorFit, scores: Floats | None, choice: Choice)
 
 
 def _gains(train: Votes, held_out: Votes, predictions: Predictions, choices: Sequence[Choice], n_silent: int) -> Floats:
-    r"""Return how much better each choice of one model predicts on which items the held-out votes are, [choices, h].
+    r"""Return how much better each choice of one model predicts a held-out vote on its item than on an average item, [choices, h].
 
         log sum_j T_ij pi_a(j -> l)  -  log sum_j t_j pi_a(j -> l)     of the vote (i, a, l),        t_j: mean of T_ij over items
 
-    The second term removes what is gained by assigning all items to one class, or by modelling a habit: that an annotator who always
-    gives l gives l again is no information, but on which items is. Votes that share an answer count in proportion.
+    The second term removes what is gained by assigning all items to one class, or by modelling a habit. That an annotator who always
+    gives l gives l again is not informative; the choice of the items is. Votes that share an answer count in proportion.
     """
     fitted = fit_annotators(train, replace(choices[0].model, tolerance=TOLERANCE), n_silent)
     vote_probabilities = fitted.confusions.of(held_out.annotator, held_out.label)  # [h, c]

@@ -1,4 +1,4 @@
-"""Files of embeddings, .npy and .npz, as tables: a column for each number, and one for the ids of the rows."""
+"""Read files of embeddings (.npy, .npz) as tables, with a column for each number and one for the ids of the rows."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from oneof.storage.printable import one_line
 
 SUFFIXES = (".npy", ".npz")
 ITEM = "item"  # the column of the ids, by which votes are joined
-_FEATURES = ("x", "embeddings", "features", "vectors")  # what the array of numbers may be called
-_IDS = ("item", "items", "ids", "id")  # what the ids may be called
+_FEATURES = ("x", "embeddings", "features", "vectors")  # accepted names of the array of numbers
+_IDS = ("item", "items", "ids", "id")  # accepted names of the ids
 _ENDING = "Save numbers [n, d] as x, and the ids of the rows [n] as ids."
 
 

@@ -1,6 +1,6 @@
-"""Read datasets of Hugging Face: their columns, with the names of classes in place of numbers.
+"""Read Hugging Face datasets as Arrow tables, with the names of classes in place of their numbers.
 
-They are recognised by what they have, so that the package `datasets` is not imported here.
+They are recognised by their attributes, so that the package `datasets` is not imported here.
 """
 
 from typing import Any
@@ -19,7 +19,7 @@ def is_dataset_column(values: Any) -> bool:
 
 
 def dataset_table(dataset: Any) -> pa.Table:
-    """Return a dataset as an Arrow table; classes that it stores as numbers (`ClassLabel`) have their names."""
+    """Return a dataset as an Arrow table; the numbers of a `ClassLabel` column become names of classes."""
     table = pa.table(dataset.with_format("arrow")[:])
     for position, name in enumerate(table.column_names):
         names = _class_names(dataset.features[name])
@@ -42,7 +42,7 @@ def _class_names(feature: Any) -> list[str] | None:
 
 
 def _name_classes(column: pa.ChunkedArray, names: list[str]) -> pa.Array:
-    """Return a column of numbers of classes, or of lists of them, with names; -1 is a missing value."""
+    """Replace the numbers of classes in a column, or in a column of lists, by names; -1 is a missing value."""
     cells = column.to_pylist()
     if not pa.types.is_list(column.type):
         return pa.array([_name(number, names) for number in cells], pa.string())

@@ -1,4 +1,4 @@
-"""Columns of lists of numbers, such as embeddings in a Parquet file, as a column for each number."""
+"""Expand columns of lists of numbers, such as embeddings in a Parquet file, into a column for each number."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from numpy.typing import NDArray
 from oneof.data.files.source import Chunk, TableSource, Unreadable
 from oneof.data.roles import Kind
 
-MAX_WIDTH = 2**16  # numbers in a list; a longer one is no embedding
+MAX_WIDTH = 2**16  # numbers in a list; longer lists are not expanded
 
 
-def expand_lists(source: TableSource, but: Collection[str | None] = ()) -> TableSource:
-    """Return a source in which a column of equally long lists of numbers is a column for each of them, `NAME[0]`, `NAME[1]` and so on.
+def expand_lists(source: TableSource, exclude: Collection[str | None] = ()) -> TableSource:
+    """Return a source in which a column of equally long lists of numbers becomes the columns `NAME[0]`, `NAME[1]` and so on.
 
-    Columns that are named in `but` stay as they are. A source without such lists is returned as it is.
+    Columns that are named in `exclude` stay as they are. A source without such lists is returned as it is.
     """
     widths = {}
     for name in source.names:
-        if source.kinds[name] == "other" and name not in but and source.names.count(name) == 1:
+        if source.kinds[name] == "other" and name not in exclude and source.names.count(name) == 1:
             width = _width(source, name)
             if width:
                 widths[name] = width
