@@ -75,8 +75,9 @@ class PredictionSummary:
         if calibration["by"] != "gold labels":
             grounds += f", {calibration['reason']}"
         if predictor.accuracy is not None:
+            noun = "row" if self.n_abstained == 1 else "rows"
             parts.append(
-                f"abstained on {self.n_abstained:,} rows to reach {predictor.accuracy:.0%} accuracy on the rest ({grounds})"
+                f"abstained on {self.n_abstained:,} {noun} to reach {predictor.accuracy:.0%} accuracy on the rest ({grounds})"
             )
         if predictor.sets is not None:
             mean_size = self.n_set_labels / max(1, self.n_rows)

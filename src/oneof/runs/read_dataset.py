@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from oneof.data.dataset import Dataset
 from oneof.data.embed import MODELS
-from oneof.data.encode import learn_encoding
+from oneof.data.encode import EncodedRows, learn_encoding
 from oneof.data.files.columns import open_table
 from oneof.data.files.source import TableSource
 from oneof.data.images import ImageSpec
@@ -50,7 +50,15 @@ def dataset_from_table(
     """
     encoding = learn_encoding(table.columns, table.roles, folder=folder, cache=cache, sets=table.candidates.mask)
     remarks = []
-    if not encoding.pixels:
+    if encoding.pixels:
+        unused = [*table.columns.names, *table.roles.categories]
+        if unused:
+            remarks.append(
+                f"columns beside the pictures are not learned from: {', '.join(unused)}. To use both, say --image-model patches."
+            )
+        on_disk = stays_on_disk(len(table.columns), encoding.pixels[0], stream)
+        rows = EncodedRows(*encoding.pictures(table.columns, folder, pixel_file if on_disk else None))
+    else:
         models = [part.model for part in encoding.embedded]
         for model in models:
             if model == MODELS["image"]:
@@ -58,34 +66,15 @@ def dataset_from_table(
                     f"pictures are embedded by {model}. To train a network on them instead, say --architecture NAME."
                 )
         rows = encoding.encode(table.columns, folder=folder, cache=cache, named=models)
-        if rows.fault:
-            remarks.append(rows.fault)
-        data = Dataset.build(
-            rows.features,
-            table.candidates,
-            encoding,
-            gold=table.gold,
-            groups=table.groups,
-            observed=rows.readable,
-        )
-        return data, remarks
-
-    on_disk = stays_on_disk(len(table.columns), encoding.pixels[0], stream)
-    pictures = encoding.pictures(table.columns, folder, pixel_file if on_disk else None)
-    unused = [*table.columns.names, *table.roles.categories]
-    if unused:
-        remarks.append(
-            f"columns beside the pictures are not learned from: {', '.join(unused)}. To use both, say --image-model patches."
-        )
-    if pictures.fault:
-        remarks.append(pictures.fault)
+    if rows.fault:
+        remarks.append(rows.fault)
     data = Dataset.build(
-        pictures.levels,
+        rows.features,
         table.candidates,
         encoding,
         gold=table.gold,
         groups=table.groups,
-        observed=pictures.readable,
+        observed=rows.readable,
     )
     return data, remarks
 
