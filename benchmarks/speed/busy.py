@@ -1,6 +1,6 @@
 """A fit of small pictures beside other programs that keep the processors busy: wall and processor time at each number of them.
 
-    python benchmarks/speed/busy.py [--loops 0 2 4 8] [--pictures 300] [--epochs 4] [--times 3]
+    python benchmarks/speed/busy.py [--loops 0 2 4 8] [--pictures 300] [--epochs 4] [--times 3] [--architecture lenet]
 
 Prints a Markdown table: the least wall time of so many fits and the processor time of that fit, with its ratio to the quiet one.
 Variables such as OMP_NUM_THREADS are passed on to the fits. The loops are programs without an end that do nothing but count; they
@@ -65,10 +65,12 @@ def busy_loops(count: int) -> Iterator[None]:
             loop.wait()
 
 
-def fit(table: Path, epochs: int) -> Seconds:
+def fit(table: Path, epochs: int, architecture: str | None) -> Seconds:
     """Fit the pictures in a process of its own, and return what it took."""
     with tempfile.TemporaryDirectory() as folder:
         words = ["fit", str(table), "--image", "file", "--out", str(Path(folder) / "run"), "--epochs", str(epochs)]
+        if architecture is not None:
+            words += ["--architecture", architecture]
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         begun = time.monotonic()
         subprocess.run([sys.executable, "-m", "oneof", *words, "--device", "cpu"], check=True, capture_output=True)
@@ -78,7 +80,7 @@ def fit(table: Path, epochs: int) -> Seconds:
     return Seconds(wall, used)
 
 
-def main(loops: list[int], pictures: int, epochs: int, times: int) -> None:
+def main(loops: list[int], pictures: int, epochs: int, times: int, architecture: str | None) -> None:
     print(f"{pictures} pictures of {SIDE} x {SIDE}, {epochs} epochs, {os.cpu_count()} processors\n")
     print("| busy loops | wall, s | processor, s | ratio to the first |\n|---|---|---|---|")
     quiet = None
@@ -86,7 +88,7 @@ def main(loops: list[int], pictures: int, epochs: int, times: int) -> None:
         table = write_pictures(Path(folder), pictures)
         for count in loops:
             with busy_loops(count):
-                best = min(fit(table, epochs) for _ in range(times))
+                best = min(fit(table, epochs, architecture) for _ in range(times))
             quiet = quiet or best
             ratio = best.processor / quiet.processor
             print(f"| {count} | {best.wall:.1f} | {best.processor:.1f} | {ratio:.2f} |", flush=True)
@@ -98,5 +100,6 @@ if __name__ == "__main__":
     parser.add_argument("--pictures", type=int, default=300)
     parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--times", type=int, default=3)
-    asked = parser.parse_args()
-    main(asked.loops, asked.pictures, asked.epochs, asked.times)
+    parser.add_argument("--architecture", help="a network on the pixels; default: features of patches")
+    options = parser.parse_args()
+    main(options.loops, options.pictures, options.epochs, options.times, options.architecture)
