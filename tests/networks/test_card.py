@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from oneof.data.augment import views
 from oneof.methods import RCR, PiCO, Proden, Valen
 from oneof.networks import LeNet, WideResNet
-from oneof.networks.cuda.views import shown
+from oneof.networks.cuda.views import apply_by_kernels
 from oneof.purify import Pop
 from oneof.training.device import prewarm_gpu
 from oneof.training.loop import begin, steps
@@ -110,7 +110,7 @@ def test_views_by_kernels_have_the_levels_of_the_others(name, kind):
     images[16] = 77
     for _ in range(20):
         drawn = seen.draw(images, generator)
-        plain, fast = seen.apply(images, drawn), shown(seen, images, drawn)
+        plain, fast = seen.apply(images, drawn), apply_by_kernels(seen, images, drawn)
         assert fast.shape == plain.shape
         assert fast.flatten(0, 1).stride() == plain.flatten(0, 1).stride()
         other = (fast - plain).abs() > 0.5 * seen.scale.max()

@@ -109,8 +109,12 @@ def check_unscaled(kinds: Sequence[str | Scaling]) -> None:
     for kind in kinds:
         if kind == "none":
             continue
-        shown = repr(kind) if isinstance(kind, str) else "a function"
-        raise ValueError(f"scaling must be 'none' where views, which normalise, are given; got {shown}. Leave it out.")
+        description = "a function"
+        if isinstance(kind, str):
+            description = repr(kind)
+        raise ValueError(
+            f"scaling must be 'none' where views, which normalise, are given; got {description}. Leave it out."
+        )
 
 
 def check_labels(labels: Tensor, n: int, classes: int) -> None:
@@ -232,5 +236,7 @@ def _axes(first_axis: str, shape: tuple[int, ...]) -> str:
 def _first_line(error: Exception) -> str:
     """Return the first line of an error's message, by torch or by a user's own code."""
     lines = str(error).splitlines()
-    message = lines[0] if lines else ""
+    message = ""
+    if lines:
+        message = lines[0]
     return f"{type(error).__name__}: {message.rstrip('.')}."

@@ -24,6 +24,13 @@ def begin(data: TrainingData, stack: Stack, seeds: list[int]) -> State:
     t = len(data.rows)
     n_steps = math.ceil(data.n_drawn / data.training.batch)
     candidates = data.training_candidates()
+    pop = None
+    if data.purify is not None:
+        pop = begin_purifying(data.purify, candidates)
+    generators = []
+    for seed in seeds:
+        generator = torch.Generator(data.generator_device)
+        generators.append(generator.manual_seed(data.group.seed(seed)))
     return State(
         epoch=0,
         position=0,
@@ -34,15 +41,17 @@ def begin(data: TrainingData, stack: Stack, seeds: list[int]) -> State:
         candidates=candidates,
         memory=data.init_memory(candidates),
         shared=data.method.shared(stack),
-        pop=begin_purifying(data.purify, candidates) if data.purify else None,
-        generators=[torch.Generator(data.generator_device).manual_seed(data.group.seed(seed)) for seed in seeds],
+        pop=pop,
+        generators=generators,
         loss=torch.zeros_like(data.lr),
     )
 
 
 def epochs(data: TrainingData, state: State) -> Iterator[Record]:
     """Train from where the state is, an epoch at a time, and yield the record of each."""
-    return (record for record in steps(data, state) if record is not None)
+    for record in steps(data, state):
+        if record is not None:
+            yield record
 
 
 def steps(data: TrainingData, state: State) -> Iterator[Record | None]:
@@ -75,7 +84,8 @@ def steps(data: TrainingData, state: State) -> Iterator[Record | None]:
 def _open_epoch(data: TrainingData, state: State) -> None:
     """Draw what an epoch needs beforehand, each trial from its own generator: the order of rows and mixup's weights."""
     _update_tables(data, state)
-    state.order = torch.stack([_draw_order(data, generator) for generator in state.generators]).to(data.rows.device)
+    orders = [_draw_order(data, generator) for generator in state.generators]
+    state.order = torch.stack(orders).to(data.rows.device)
     alpha = data.training.mixup
     if alpha:  # NumPy has the Beta distribution, the trial's generator seeds it
         weights = []
@@ -99,7 +109,10 @@ def _average_statistics(data: TrainingData, state: State) -> None:
     """Give all ranks the mean of their running statistics of batch normalisation; in steps each normalises by its own batch."""
     if data.group.size == 1:
         return
-    statistics = [buffer for buffer in state.stack.buffers.values() if buffer.is_floating_point()]
+    statistics = []
+    for buffer in state.stack.buffers.values():
+        if buffer.is_floating_point():  # the rest counts batches
+            statistics.append(buffer)
     for buffer, mean in zip(statistics, data.group.mean(statistics), strict=True):
         buffer.copy_(mean)
 
@@ -169,7 +182,9 @@ def _record(data: TrainingData, state: State, runner: CudaGraphRunner, loss: Ten
         record["threshold"] = state.pop.threshold  # a new tensor at every event, so safe to keep
         record["removed"] = removed
     evaluate = partial(data.logits, state.stack)
-    run = runner if data.group.size == 1 else _run_plainly  # what ranks gather cannot be captured
+    run: Callable[..., Tensor] = runner
+    if data.group.size > 1:  # what ranks gather cannot be captured
+        run = _run_plainly
     by_sets: Record = {}
     if data.held_out is not None:
         logits = run("held out", evaluate, data.held_out)

@@ -38,7 +38,9 @@ def step(
     rows = gather_rows(data.rows, index)
     with side_stream:  # tables are small: their kernels are all latency, which those of the views hide
         candidates = data.visible_candidates(gather_rows(state.candidates, index), rows)
-        prior = data.log_prior_of(rows) if method.uses_prior else None
+        prior = None
+        if method.uses_prior:
+            prior = data.log_prior_of(rows)
         memory = tree_map(lambda table: gather_rows(table, index), state.memory)
         batch = Batch(candidates, memory, epoch, state.generators, prior)
     views = data.views(rows, state.generators)
@@ -72,9 +74,10 @@ def observe(data: TrainingData, state: State, index: Tensor, candidates: Tensor,
     if data.purify is None or state.pop is None:
         return
     prior = data.log_prior_of(gather_rows(data.rows, index))
-    weighed = logits if prior is None else logits + prior
+    if prior is not None:
+        logits = logits + prior
     posterior_sum = gather_rows(state.pop.posterior_sum, index)
-    scatter_rows_(state.pop.posterior_sum, index, data.purify.observe(posterior_sum, weighed, candidates))
+    scatter_rows_(state.pop.posterior_sum, index, data.purify.observe(posterior_sum, logits, candidates))
 
 
 def _write_rows(

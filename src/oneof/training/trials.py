@@ -1,4 +1,4 @@
-"""What one run of many is given, and how a stack of them is trained."""
+"""A trial, which is one training run of a stack, and the settings with which a stack is trained."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,12 +27,12 @@ class Trial:
     weight_decay: float = 1e-3
     scaling: str | Scaling = "none"  # a key of oneof.data.scaling.SCALINGS, or a function like those; fitted on `rows`
     purify: Purify | None = None  # this trial's own numbers, in place of fit's
-    start: Mapping[str, Tensor] | None = None  # weights to start from; None: drawn by the seed
+    start: Mapping[str, Tensor] | None = None  # weights to start from; None: random, from the seed
 
 
 @dataclass(frozen=True)
 class Training:
-    """How a stack is trained, whatever the method."""
+    """Settings with which a stack is trained, whatever the method."""
 
     epochs: int = 100
     batch: int = 100
