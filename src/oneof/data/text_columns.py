@@ -84,7 +84,9 @@ def decide_texts(source: TableSource, names: Sequence[str]) -> dict[str, TextUse
 
 def decide_text(name: str, profile: TextProfile) -> TextUse:
     """Decide what one column of text is by the counts of its cells."""
-    count = f"{len(profile.values):,}" if len(profile.values) <= MAX_VALUES else f"more than {MAX_VALUES:,}"
+    count = f"{len(profile.values):,}"
+    if len(profile.values) > MAX_VALUES:
+        count = f"more than {MAX_VALUES:,}"
     if not profile.cells:
         return TextUse("blank", "no value")
     if not profile.non_numbers:
@@ -104,7 +106,10 @@ def decide_text(name: str, profile: TextProfile) -> TextUse:
 
 def category_reason(kind: str, values: int, gaps: bool) -> str:
     """Say how many values a category has, and what becomes of gaps and rare values."""
-    parts = [f"{kind} with {values:,} {'value' if values == 1 else 'values'}"]
+    noun = "values"
+    if values == 1:
+        noun = "value"
+    parts = [f"{kind} with {values:,} {noun}"]
     if gaps:
         parts.append("gaps are a value of their own")
     if values > MAX_PLAIN_VALUES:
