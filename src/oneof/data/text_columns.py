@@ -13,6 +13,7 @@ import pyarrow.compute
 
 from oneof.data.files.source import TableSource, is_blank
 from oneof.data.images import ENDINGS
+from oneof.storage.printable import plural
 
 MAX_VALUES = 1000  # of a category: beyond it a column names rows rather than kinds
 MAX_PLAIN_VALUES = 40  # of a category whose values all have a feature of their own; see `oneof.data.encode`
@@ -106,10 +107,7 @@ def decide_text(name: str, profile: TextProfile) -> TextUse:
 
 def category_reason(kind: str, values: int, gaps: bool) -> str:
     """Say how many values a category has, and what becomes of gaps and rare values."""
-    noun = "values"
-    if values == 1:
-        noun = "value"
-    parts = [f"{kind} with {values:,} {noun}"]
+    parts = [f"{kind} with {values:,} {plural('value', values)}"]
     if gaps:
         parts.append("gaps are a value of their own")
     if values > MAX_PLAIN_VALUES:
