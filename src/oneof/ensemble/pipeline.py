@@ -1,4 +1,4 @@
-"""From examples to a classifier and the label of every row: the one path of tables, votes and pictures.
+"""Fit a classifier and the label of every row: the one path of tables, votes and pictures.
 
 1. Sets that seem to miss the truth are found and not learned from.
 2. A kernel regression that leaves each row out weighs its candidates, once for every scaling of the features. The agreement with the
@@ -97,7 +97,7 @@ def fit(
     # 4. Their weights, and the label of every row.
     learners = [*networks.best, *label_learners.learners]
     weights = weigh_learners(learners, data, context)
-    weighted_learners = [learner for learner, weight in zip(learners, weights, strict=True) if weight > 0]
+    weighted_learners = with_positive_weight(learners, weights)
     predictions = combine_predictions(learners, weights).mask_unobserved(data.observed)
     resolved = resolve_labels(data, predictions, allowed_labels(data, weighted_learners, networks.sets))
 
@@ -113,7 +113,9 @@ def fit(
 
     model = Model(data.classes, data.encoding, (), calibrate(evaluated, accuracy)).with_fitted(learners, weights)
     weighted_model = model.without_zero_weights()
-    rule = "size and device" if data.are_pictures else context.criterion  # what chose the settings
+    rule = context.criterion  # what chose the settings
+    if data.are_pictures:
+        rule = "size and device"
     return FitResult(
         model=weighted_model.on_cpu(),
         purified=describe_rows(data, weighted_learners, resolved, representation, context),
@@ -135,7 +137,9 @@ def make_context(
     known = (*MEANS, *CRITERIA)
     if config.criterion not in known:
         raise ValueError(f"criterion must be one of {', '.join(known)}; got {config.criterion!r}.")
-    evaluation_gold = data.audit_labels if (data.audit_labels != UNKNOWN).any() else gold_of_random_sample(data.gold)
+    evaluation_gold = gold_of_random_sample(data.gold)
+    if (data.audit_labels != UNKNOWN).any():
+        evaluation_gold = data.audit_labels
     selection_gold = np.where(evaluation_gold != UNKNOWN, UNKNOWN, data.gold)
     if (selection_gold != UNKNOWN).sum() < MIN_GOLD:
         selection_gold = np.full(len(data), UNKNOWN)
@@ -203,7 +207,9 @@ def represent_rows(data: Dataset, networks: NetworkStage) -> FloatArray:
 
 def cross_fit_eval_rows(data: Dataset, representation: FloatArray, eval_rows: IntArray) -> CrossFitScores:
     """Return scores on which a row's own set had no influence."""
-    features = data.plain_features(eval_rows) if data.are_pictures else representation[eval_rows]
+    features = representation[eval_rows]
+    if data.are_pictures:
+        features = data.plain_features(eval_rows)
     sets = data.candidates.mask[eval_rows]
     return cross_fit_scores(features, sets, with_best_gamma(features, sets))
 
@@ -217,7 +223,9 @@ def choose_independent_scores(
     all, the kernel would show that nothing was learned.
     """
     heaviest = learners[int(weights.argmax())]
-    return heaviest.oof.mean[eval_rows] if heaviest.is_nested else cross_fitted.from_resolved
+    if heaviest.is_nested:
+        return heaviest.oof.mean[eval_rows]
+    return cross_fitted.from_resolved
 
 
 def describe_rows(
@@ -233,6 +241,11 @@ def describe_rows(
         "gain": pa.array(gain),
     }
     return purified_table(data, resolved, more)
+
+
+def with_positive_weight(learners: Sequence[FittedLearner], weights: FloatArray) -> list[FittedLearner]:
+    """Return the learners that count."""
+    return [learner for learner, weight in zip(learners, weights, strict=True) if weight > 0]
 
 
 def trained_networks(learners: Sequence[FittedLearner]) -> list[Fit]:
