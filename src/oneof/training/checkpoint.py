@@ -218,6 +218,11 @@ def _checkpoint_tensors(state: State, best: BestEpoch) -> Iterator[CheckpointTen
         yield CheckpointTensor(f"weight.{name}", tensor)
     for name, tensor in state.stack.buffers.items():
         yield CheckpointTensor(f"buffer.{name}", tensor, of_rank=True)
+    if state.average is not None:
+        for name, tensor in state.average.weights.items():
+            yield CheckpointTensor(f"average.weight.{name}", tensor)
+        for name, tensor in state.average.buffers.items():
+            yield CheckpointTensor(f"average.buffer.{name}", tensor, of_rank=True)
     for name, tensor in best.kept.items():
         yield CheckpointTensor(f"best.kept.{name}", tensor)
     for i, moments in enumerate(state.optimizer):

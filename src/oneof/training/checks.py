@@ -15,6 +15,7 @@ from oneof.methods.base import Method, first
 from oneof.networks import Network
 from oneof.networks.classifier import dummy_batch, eval_mode
 from oneof.purify import Purify
+from oneof.training.trials import Training
 
 
 def check_views(views: Any, device: torch.device) -> None:
@@ -74,8 +75,8 @@ def check_like_trained(x: Any, shape: tuple[int, ...]) -> None:
         raise ValueError(f"x must be {_axes('n', shape)} as in training; got {shape_of_x}. Bring it to that form.")
 
 
-def check_method(method: Method, views: Views | None, alters_input: bool) -> None:
-    """Check that there are as many views as the method takes, and that it takes inputs that are altered."""
+def check_method(method: Method, views: Views | None, training: Training) -> None:
+    """Check that there are as many views as the method takes, and that it can be trained in this way."""
     name = type(method).__name__
     n_views = 1
     if views is not None:
@@ -90,8 +91,10 @@ def check_method(method: Method, views: Views | None, alters_input: bool) -> Non
             advice = "Give views= for images; tables have one view."
         raise ValueError(f"{name} needs {needed} of every example; got {n_views}. {advice}")
     writes_its_step = type(method).step is not Method.step
-    if alters_input and writes_its_step:
+    if training.alters_input and writes_its_step:
         raise ValueError(f"mixup and noise need a method whose loss is one of logits; {name} is not. Set both to 0.")
+    if training.average and writes_its_step:
+        raise ValueError(f"average needs a method whose loss is one of logits; {name} is not. Set it to 0.")
 
 
 def check_rule(method: Method, rule: Purify | None) -> None:

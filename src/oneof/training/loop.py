@@ -10,6 +10,7 @@ from torch import Tensor
 
 from oneof.methods.base import Method, first, leaves, tree_map
 from oneof.metrics import accuracy, criteria
+from oneof.training.average import begin_average, decay_at
 from oneof.training.device import CudaGraphRunner
 from oneof.training.events import begin_purifying, event
 from oneof.training.stack import Stack
@@ -44,6 +45,7 @@ def begin(data: TrainingData, stack: Stack, seeds: list[int]) -> State:
         pop=pop,
         generators=generators,
         loss=torch.zeros_like(data.lr),
+        average=begin_average(stack) if data.training.average else None,
     )
 
 
@@ -65,12 +67,14 @@ def steps(data: TrainingData, state: State) -> Iterator[Record | None]:
         lr = data.lr * training.schedule(state.epoch, training.epochs)
         observing = data.purify is not None and data.purify.observing(state.epoch)
         epoch = torch.full((), state.epoch, device=lr.device)
+        n_steps = state.epoch * math.ceil(data.n_drawn / training.batch)
+        decay = torch.full((), decay_at(training.average, n_steps), device=lr.device)
         order = flat_index(state.order, data.rows.shape[1])
         for start in range(state.position, data.n_drawn, training.batch):
             index = order[:, start : start + training.batch]
             mixing = state.mixing[:, start // training.batch]
             key = (observing, index.shape[1])
-            runner(key, partial(step, data, state, observing), index, lr, mixing, epoch)
+            runner(key, partial(step, data, state, observing), index, lr, mixing, epoch, decay)
             state.position = start + training.batch
             yield None
         _average_statistics(data, state)
@@ -109,8 +113,11 @@ def _average_statistics(data: TrainingData, state: State) -> None:
     """Give all ranks the mean of their running statistics of batch normalisation; in steps each normalises by its own batch."""
     if data.group.size == 1:
         return
+    buffers = list(state.stack.buffers.values())
+    if state.average is not None:
+        buffers += state.average.buffers.values()
     statistics = []
-    for buffer in state.stack.buffers.values():
+    for buffer in buffers:
         if buffer.is_floating_point():  # the rest counts batches
             statistics.append(buffer)
     for buffer, mean in zip(statistics, data.group.mean(statistics), strict=True):
@@ -165,12 +172,12 @@ def _purify(data: TrainingData, state: State) -> Tensor | None:
 def _observe_all_rows(data: TrainingData, state: State) -> None:
     """Let POP observe the networks as they are now on every training row, block by block."""
     t, m = data.rows.shape
-    with state.stack.eval_mode():
+    with state.predictor.eval_mode():
         for block in torch.arange(m, device=data.rows.device).split(block_size(data.x, t)):  # type: ignore[no-untyped-call]
             index = flat_index(block.expand(t, -1), m)
             rows = gather_rows(data.rows, index)
             candidates = data.visible_candidates(gather_rows(state.candidates, index), rows)
-            logits = first(state.stack(data.features(rows)))
+            logits = first(state.predictor(data.features(rows)))
             observe(data, state, index, candidates, logits)
 
 
@@ -181,7 +188,7 @@ def _record(data: TrainingData, state: State, runner: CudaGraphRunner, loss: Ten
     if state.pop is not None and removed is not None:
         record["threshold"] = state.pop.threshold  # a new tensor at every event, so safe to keep
         record["removed"] = removed
-    evaluate = partial(data.logits, state.stack)
+    evaluate = partial(data.logits, state.predictor)
     run: Callable[..., Tensor] = runner
     if data.group.size > 1:  # what ranks gather cannot be captured
         run = _run_plainly

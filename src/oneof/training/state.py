@@ -50,6 +50,12 @@ class State:
     pop: Purification | None
     generators: list[torch.Generator]  # one per trial
     loss: Tensor  # [t] summed over the examples of this epoch
+    average: Stack | None = None  # of the networks, see `oneof.training.average`; None where training has none
+
+    @property
+    def predictor(self) -> Stack:
+        """Return the networks that are evaluated and kept: the average where there is one."""
+        return self.stack if self.average is None else self.average
 
 
 Record = dict[str, Tensor]
@@ -187,7 +193,7 @@ class BestEpoch:
         if state.pop is not None:
             removed = removals(state.pop, candidates, data.group)
         return Fit(
-            stack=state.stack,
+            stack=state.predictor,
             shift=data.shift,
             scale=data.scale,
             eval_transform=data.eval_transform,
@@ -201,7 +207,7 @@ class BestEpoch:
 
 
 def _weights_and_buffers(state: State) -> dict[str, Tensor]:
-    return state.stack.weights | state.stack.buffers
+    return state.predictor.weights | state.predictor.buffers
 
 
 def join(fits: list[Fit]) -> Fit:

@@ -210,7 +210,7 @@ def make_training_data(
     """Check the inputs of `fit` and put them on the device."""
     features = as_features(x, torch.get_default_dtype(), device, views)
     n = len(features)
-    check_method(method, views, training.alters_input)
+    check_method(method, views, training)
     _check_rates(trials)
     rule = _stacked_rule(trials, purify, device)
     check_rule(method, rule)
