@@ -189,6 +189,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--plan", choices=PLANS)
     parser.add_argument("--datasets", help="of the plan these alone, separated by commas")
+    parser.add_argument("--variants", help="of the plan these alone, separated by commas; a plain run has an empty one")
     parser.add_argument("--part", default="1/1", help="i/k: this is process i of k that share the plan")
     parser.add_argument(
         "--programs", type=int, default=1, help="how many programs share the card, if more than the parts"
@@ -212,6 +213,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         runs = PLANS[given.plan]()
         if given.datasets:
             runs = [run for run in runs if run.dataset in given.datasets.split(",")]
+        if given.variants is not None:
+            runs = [run for run in runs if run.variant in given.variants.split(",")]
         runs = part_of(runs, given.part)
         if given.tiny:  # runs that differ by what is small here are then one
             runs = list(dict.fromkeys(replace(run, **SMALL) for run in runs))
