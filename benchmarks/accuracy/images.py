@@ -156,8 +156,9 @@ def do(
     start = time.perf_counter()
     pace: dict[str, float] = {}  # seconds per epoch of PRODEN, by data set
     skipped = 0
+    known_keys = finished(known)
     for _, group in groupby(runs, key=lambda run: run.trunk):
-        done = finished([path, *known])  # read again: other processes may be at work
+        done = known_keys | finished([path])  # read again: other programs may write to it
         left = [run for run in group if run.key not in done]
         if not left:
             continue
