@@ -147,30 +147,36 @@ def do(
     known: Sequence[Path] = (),
     claims: Path | None = None,
 ) -> None:
-    """Work through runs, in their order, until all are done or the next ones would not fit; `facts` go into every row.
+    """Work through runs in their order, but for those that would not end within the limit; `facts` go into every row.
 
     Runs with a row in `path` or in a file of `known` are skipped, and with `claims` those that another program took.
     """
     device = "cuda" if torch.cuda.is_available() else "cpu"
     torch.backends.cudnn.benchmark = True
-    start, pace = time.perf_counter(), {}
+    start = time.perf_counter()
+    pace: dict[str, float] = {}  # seconds per epoch of PRODEN, by data set
+    skipped = 0
+    known_keys = finished(known)
     for _, group in groupby(runs, key=lambda run: run.trunk):
-        done = finished([path, *known])  # read again: other processes may be at work
+        done = known_keys | finished([path])  # read again: other programs may write to it
         left = [run for run in group if run.key not in done]
-        spent, wanted = time.perf_counter() - start, estimate(left, pace, folder) if left else 0.0
-        if spent + wanted > limit:
-            print(f"stopped after {spent:.0f} s: {left} would take about {wanted:.0f} s", flush=True)
-            return
-        if left and claims is not None and not claim(left, claims):
+        if not left:
             continue
-        for run, row in perform(left, plan, folder, device) if left else ():
-            append(path, [row | facts])
+        spent = time.perf_counter() - start
+        expected = estimate(left, pace, folder)
+        if spent + expected > limit:
+            print(f"{spent:6.0f} s  skipped: {left} would take about {expected:.0f} s", flush=True)
+            skipped += len(left)
+            continue
+        if claims is not None and not claim(left, claims):
+            continue
+        for run, row in perform(left, plan, folder, device):
+            append(path, [{**row, **facts}])
             pace[run.dataset] = row["seconds"] / run.epochs / SLOWER.get(run.loss, 1.0)
-            figures = ", ".join(
-                f"{name} {row[name]:.4f}" for name in ("covering", "approximated", "set_size")
-            )  # no label tempts
+            shown = ("covering", "approximated", "set_size")  # no figure that needs true labels
+            figures = ", ".join(f"{name} {row[name]:.4f}" for name in shown)
             print(f"{time.perf_counter() - start:6.0f} s  {' '.join(map(str, run.key))}: {figures}", flush=True)
-    print(f"plan {plan} is done", flush=True)
+    print(f"plan {plan} is done, but for {skipped} runs that did not fit into the time", flush=True)
 
 
 def part_of(runs: Sequence[Run], part: str) -> list[Run]:
@@ -184,6 +190,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--plan", choices=PLANS)
     parser.add_argument("--datasets", help="of the plan these alone, separated by commas")
+    parser.add_argument("--variants", help="of the plan these alone, separated by commas; a plain run has an empty one")
     parser.add_argument("--part", default="1/1", help="i/k: this is process i of k that share the plan")
     parser.add_argument(
         "--programs", type=int, default=1, help="how many programs share the card, if more than the parts"
@@ -207,6 +214,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         runs = PLANS[given.plan]()
         if given.datasets:
             runs = [run for run in runs if run.dataset in given.datasets.split(",")]
+        if given.variants is not None:
+            runs = [run for run in runs if run.variant in given.variants.split(",")]
         runs = part_of(runs, given.part)
         if given.tiny:  # runs that differ by what is small here are then one
             runs = list(dict.fromkeys(replace(run, **SMALL) for run in runs))

@@ -47,14 +47,30 @@ class Line(NamedTuple):
     @property
     def system_title(self) -> str:
         """Return the system's title; of the paper's POP, whose loss is PRODEN's, it says which form it is."""
-        for ending, form in FORMS_OF_POP.items():
-            if self.system.endswith(ending):
-                return f"POP ({form})"
-        return "POP (ours)" if self.system == "POP" else self.system
+        if self.system == "POP":
+            return "POP (ours)"
+        title, form = split_form(self.system)
+        if not form:
+            return title
+        if title == "PRODEN+POP":
+            title = "POP"
+        return f"{title} ({form})"
 
     @property
     def trials(self) -> int:
         return max(map(len, self.ours.values()), default=0)
+
+
+def split_form(system: str) -> tuple[str, str]:
+    """Split the title of a system into that of the usual form of POP and the name of the other form, empty where it is the usual.
+
+    >>> split_form("RC+POP as released"), split_form("RC+POP")
+    (('RC+POP', 'released code'), ('RC+POP', ''))
+    """
+    for ending, form in FORMS_OF_POP.items():
+        if system.endswith(ending):
+            return system.removesuffix(ending), form
+    return system, ""
 
 
 def dataset_title(key: str) -> str:
@@ -110,7 +126,8 @@ def _wide_lines(table: Table) -> dict[str, tuple[str, str]]:
             title = "POP"
         elif title.startswith("POP as ") and "PRODEN+POP" in titles:
             title = f"PRODEN+{title}"
-        if title not in titles and not title.endswith(" as released"):
+        usual_title, _ = split_form(title)
+        if usual_title not in titles:
             continue
         for dataset, key in keys.items():
             by_setting[Cell(dataset, system, WIDE, ()).setting] = (key, title)
@@ -198,9 +215,10 @@ def _differences(row: Row, bases: Sequence[str]) -> list[str]:
 def lines(number: int, table: Table, scores: Scores, datasets: Sequence[str], systems: Sequence[str]) -> list[Line]:
     """Return a line for every system on every data set, with or without rows.
 
-    There are further lines for other kinds of sets, views, lengths of training or searches that have rows, and for the released
-    code's POP beside Algorithm 1.
+    There are further lines for other kinds of sets, views, lengths of training or searches that have rows, and for the other forms of
+    POP that have some.
     """
+    usual_titles = {system.title for system in table.systems.values()}
     result = []
     for dataset in datasets:
         others = sorted({key for key, *_ in scores if key.startswith(f"{dataset}/")})
@@ -210,7 +228,7 @@ def lines(number: int, table: Table, scores: Scores, datasets: Sequence[str], sy
                 accuracies = scores.get((variant, title, rule))
                 if accuracies:
                     ours[rule] = list(accuracies.values())
-            if not ours and (variant != dataset or title.endswith(" as released")):
+            if not ours and (variant != dataset or title not in usual_titles):
                 continue
             paper = printed(number, title, dataset)
             if "hard sets" in variant:
@@ -220,13 +238,16 @@ def lines(number: int, table: Table, scores: Scores, datasets: Sequence[str], sy
 
 
 def _titles(table: Table, systems: Sequence[str]) -> list[str]:
-    """Return the titles of systems, the released code's POP after Algorithm 1."""
+    """Return the titles of systems, and after each with POP those of its other forms, Algorithm 1 before the released code."""
+    own_titles = [table.systems[name].title for name in systems]
     titles = []
-    for name in systems:
-        title = table.systems[name].title
+    for title in own_titles:
         titles.append(title)
-        if title.endswith(" as printed"):
-            titles.append(title.replace(" as printed", " as released"))
+        usual_title, form = split_form(title)
+        if form:
+            titles.append(f"{usual_title} as released")
+        elif title.endswith("+POP") and f"{title} as printed" not in own_titles:
+            titles += [f"{title} as printed", f"{title} as released"]
     return titles
 
 
@@ -258,7 +279,7 @@ def empty_cells(number: int, table_lines: Sequence[Line]) -> list[str]:
         if not line.ours:
             reason = _why_empty(number, line, table_lines)
             systems_by_reason.setdefault((line.title, reason), []).append(line.system_title)
-    n_systems = len({line.system for line in table_lines if not line.system.endswith(" as released")})
+    n_systems = len({line.system for line in table_lines if line.dataset == line.name})
     notes = []
     for (title, reason), systems in systems_by_reason.items():
         which = "all" if len(systems) == n_systems else ", ".join(systems)

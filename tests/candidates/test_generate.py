@@ -94,15 +94,15 @@ def test_class_dependent_follows_its_matrix():
     np.testing.assert_allclose(found, np.array(RING) + np.eye(5), atol=0.02)
 
 
+@pytest.mark.parametrize("temperature", [0.3, 1.0, 4.0])
 @pytest.mark.parametrize("seed", range(3))
-def test_instance_probabilities_agree_with_the_reference(seed):
+def test_instance_probabilities_agree_with_the_reference(seed, temperature):
     labels, logits = situation(seed)
-    np.testing.assert_allclose(
-        InstancePaper().probabilities(logits, labels), reference.xi_paper(logits, labels), atol=1e-12
-    )
-    np.testing.assert_allclose(
-        InstanceRate(0.4).probabilities(logits, labels), reference.xi_rate(logits, labels, 0.4), atol=1e-12
-    )
+    tempered = logits / temperature
+    as_printed = InstancePaper(temperature).probabilities(logits, labels)
+    np.testing.assert_allclose(as_printed, reference.xi_paper(tempered, labels), atol=1e-12)
+    as_released = InstanceRate(0.4, temperature).probabilities(logits, labels)
+    np.testing.assert_allclose(as_released, reference.xi_rate(tempered, labels, 0.4), atol=1e-12)
 
 
 def test_a_saturated_classifier_still_gives_shares():

@@ -217,6 +217,11 @@ def test_of_a_plan_some_data_sets_alone(run, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_of_a_plan_some_variants_alone(run, tmp_path):
+    run("--plan", "tiny", "--variants", "late,balanced")
+    assert [row["variant"] for row in rows(tmp_path)] == ["late", "balanced"]
+
+
 def test_programs_that_share_a_plan_take_each_beginning_once(run, tmp_path, monkeypatch):
     performed = []
 

@@ -23,23 +23,30 @@ def rows_of(cell: Cell) -> list[dict]:
 
 @pytest.fixture
 def jobs(monkeypatch):
-    """Jobs that were run, in their order; each has rows at once."""
-    started = []
+    """Jobs that were computed, in their order, in this process or in others; each has rows at once."""
+    computed = []
+
+    def compute_rows(cell, data, *, device):
+        computed.append((cell.dataset, cell.system.title, cell.seeds))
+        return rows_of(cell)
 
     def run_in_processes(jobs, processes):
         for job in jobs:
-            started.append((job.cell.dataset, job.cell.system.title, job.cell.seeds))
-            yield job, rows_of(job.cell)
+            yield job, compute_rows(job.cell, None, device=job.device)
 
+    monkeypatch.setattr(wide_grid, "load", lambda name, folder: None)
+    monkeypatch.setattr(wide_grid, "compute_rows", compute_rows)
     monkeypatch.setattr(wide_grid, "run_in_processes", run_in_processes)
-    return started
+    return computed
 
 
-def test_every_seed_is_a_job_and_rows_name_the_commit(jobs, tmp_path):
+@pytest.mark.parametrize("processes", [[], ["--processes", "2"]])
+def test_every_seed_is_a_job_and_rows_name_the_commit(jobs, tmp_path, processes):
     path = tmp_path / "rows.jsonl"
-    wide_grid.main(["lost", "msrcv2", "--systems", "CC", "--seeds", "400-401", "--rows", str(path), "--commit", "abc"])
+    command = ["lost", "msrcv2", "--systems", "CC", "--seeds", "400-401", "--rows", str(path), "--commit", "abc"]
+    wide_grid.main([*command, "--programs", "7", *processes])
     assert jobs == [(name, "CC", (seed,)) for name in ("lost", "msrcv2") for seed in (400, 401)]
-    assert {row["commit"] for row in read(path) if row["kind"] == "chosen"} == {"abc"}
+    assert {(row["commit"], row["programs"]) for row in read(path) if row["kind"] == "chosen"} == {("abc", 7)}
     assert all("commit" not in row for row in read(path) if row["kind"] == "grid")
 
 
@@ -53,6 +60,33 @@ def test_what_has_rows_in_any_file_is_not_run_again(jobs, tmp_path):
     assert jobs == [("lost", "CC", (401,))]
     wide_grid.main(command)
     assert len(jobs) == 1
+
+
+def test_on_a_gpu_a_system_is_one_job(jobs, tmp_path):
+    wide_grid.main(["lost", "--systems", "CC", "RC", "--device", "cuda", "--rows", str(tmp_path / "rows.jsonl")])
+    assert jobs == [("lost", title, tuple(range(400, 410))) for title in ("RC", "CC")]
+
+
+def test_programs_that_share_claims_compute_each_seed_once(jobs, tmp_path):
+    command = ["lost", "--systems", "CC", "--claims", str(tmp_path / "claims")]
+    wide_grid.main([*command, "--seeds", "400-401", "--rows", str(tmp_path / "1.jsonl")])
+    wide_grid.main([*command, "--seeds", "400-403", "--rows", str(tmp_path / "2.jsonl"), "--device", "cuda"])
+    assert jobs == [("lost", "CC", (400,)), ("lost", "CC", (401,)), ("lost", "CC", (402, 403))]
+    assert {row["seed"] for row in read(tmp_path / "2.jsonl")} == {402, 403}
+
+
+def test_a_program_stops_before_a_job_that_would_not_end_in_time(jobs, tmp_path, monkeypatch, capsys):
+    clock = iter(range(0, 10_000, 20))  # every look at the clock is 20 seconds later
+    monkeypatch.setattr(wide_grid.time, "perf_counter", lambda: next(clock))
+    wide_grid.main(["lost", "--systems", "CC", "--limit-seconds", "130", "--rows", str(tmp_path / "rows.jsonl")])
+    assert len(jobs) == 2
+    assert "the next cell would take about 20 s" in capsys.readouterr().out
+
+
+def test_several_processes_and_claims_exclude_each_other(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        wide_grid.main(["lost", "--processes", "2", "--claims", str(tmp_path)])
+    assert "--processes" in capsys.readouterr().err
 
 
 def test_rows_of_another_machine_are_merged_once(tmp_path, capsys):
