@@ -58,6 +58,7 @@ from oneof.learners.kernel import CrossFitScores, KernelConfig, KernelScores, cr
 from oneof.metrics import CRITERIA, MEANS
 from oneof.storage.rows import Row
 from oneof.training.device import device_for, device_for_pictures
+from oneof.training.parallel import start_workers
 from oneof.training.processes import check_rows, current_group
 from oneof.training.state import Fit
 
@@ -76,9 +77,15 @@ def fit(
     if data.features.shape[1] == 0:
         return resolve_votes_alone(data, config.seed)
     context, evaluation_gold = make_context(data, config, resources, warm_start)
+    with context.resources.limited_threads():
+        return fit_ensemble(data, context, evaluation_gold)
 
+
+def fit_ensemble(data: Dataset, context: Context, evaluation_gold: IntArray) -> FitResult:
+    """Fit the learners of a context; `evaluation_gold` [n] measures the accuracy where it is known."""
     # 1. Which sets to learn from.
-    training_sets, kernel_scores = choose_training_sets(data, context)
+    with start_workers(context.resources.n_workers):
+        training_sets, kernel_scores = choose_training_sets(data, context)
 
     # 2. and 3. The learners, in the order in which they need each other.
     kernels = fit_kernel_stage(data, training_sets, kernel_scores, context)
@@ -88,7 +95,7 @@ def fit(
         networks = fit_networks(data, training_sets, kernels, context)
     representation = represent_rows(data, networks)
     eval_rows = choose_eval_rows(*training_sets.shape)
-    cross_fitted = cross_fit_eval_rows(data, representation, eval_rows)
+    cross_fitted = cross_fit_eval_rows(data, representation, eval_rows, context)
     kernels = choose_kernel_targets(data, training_sets, kernels, eval_rows, cross_fitted, context)
     soft_labels = make_soft_labels(data, training_sets, networks.learners, kernels.soft_labels)
     targets = Targets(training_sets, soft_labels)
@@ -158,7 +165,7 @@ def make_context(
         ensemble = ensemble.for_size(*data.candidates.mask.shape)
     context = Context(
         config=replace(config, ensemble=ensemble, seed=seed),
-        resources=replace(resources, device=device),
+        resources=replace(resources, device=device, are_ranks=data.are_pictures),
         warm_start=warm_start,
         selection_gold=selection_gold,
         evaluation_sets=replace_by_gold(data.candidates.mask, selection_gold),
@@ -205,13 +212,16 @@ def represent_rows(data: Dataset, networks: NetworkStage) -> FloatArray:
     return model.features(data.features)
 
 
-def cross_fit_eval_rows(data: Dataset, representation: FloatArray, eval_rows: IntArray) -> CrossFitScores:
+def cross_fit_eval_rows(
+    data: Dataset, representation: FloatArray, eval_rows: IntArray, context: Context
+) -> CrossFitScores:
     """Return scores on which a row's own set had no influence."""
     features = representation[eval_rows]
     if data.are_pictures:
         features = data.plain_features(eval_rows)
     sets = data.candidates.mask[eval_rows]
-    return cross_fit_scores(features, sets, with_best_gamma(features, sets))
+    kernel = with_best_gamma(features, sets)
+    return cross_fit_scores(features, sets, kernel, map_folds=context.resources.map)
 
 
 def choose_independent_scores(
@@ -233,7 +243,9 @@ def describe_rows(
 ) -> pa.Table:
     """Return a row for every example: its label with the evidence, removals, similar rows and the gain of reviewing it."""
     trained = trained_networks(learners)
-    neighbours, gain = find_evidence(representation, resolved.distribution, resolved.ask, context.resources.device)
+    neighbours, gain = find_evidence(
+        representation, resolved.distribution, resolved.ask, context.resources.device, context.resources.map
+    )
     more = {
         "removed": removals_table(trained, data.reviewed_sets, data.classes),
         "trained": training_counts(trained, len(data)),
