@@ -23,11 +23,11 @@ import pictures
 import realworld
 import reproduced
 import rivals
-import votes_cifar10n
 import votes_kinds
 import votes_tables
 from on_images import report, sets
 from on_tables import report as suite_report
+from on_votes import cifar10n_tables
 
 from oneof.storage.rows import Row, read
 from oneof_paper import tables, theory
@@ -144,15 +144,15 @@ def made() -> dict[str, str]:
         "choice": report.choice(on_images),
         "signs": report.signs_table(on_images),
         "pictures": pictures.table(read(ROOT / "results/pictures.jsonl")),
-        "cifar10n": "\n".join(votes_cifar10n.lines(read(ROOT / "results/votes_cifar10n.jsonl"))),
-        "cifar10n-held-out": "\n".join(votes_cifar10n.held_out_lines(read(ROOT / "results/votes_cifar10n.jsonl"))),
+        "cifar10n": cifar10n_tables.forms_table(read(ROOT / "results/votes_cifar10n.jsonl")),
+        "cifar10n-held-out": cifar10n_tables.held_out_table(read(ROOT / "results/votes_cifar10n.jsonl")),
         "votes-tables": votes_tables.report(ROOT / "results/votes_tables.jsonl"),
         "votes-short": votes_tables.short_report(
             *(ROOT / f"results/votes_{name}.jsonl" for name in ("tables", "cifar10n"))
         ),
         "votes-kinds-labels": votes_kinds.labels_section(read(votes_kinds.ROWS)),
         "votes-kinds-reliability": votes_kinds.reliability_section(read(votes_kinds.ROWS)),
-        "cifar10h": "\n".join(votes_cifar10n.humans_lines(read(ROOT / "results/votes_cifar10n.jsonl"))),
+        "cifar10h": cifar10n_tables.humans_table(read(ROOT / "results/votes_cifar10n.jsonl")),
         "votes-simulated": votes_tables.simulated_report(ROOT / "results/votes_tables.jsonl"),
         "search": report.table([row for row in on_images if row["seed"] not in SEEDS], on_images),
         "earlier": report.table([row for row in on_images if row["seed"] in SEEDS and row not in reported], on_images),

@@ -51,6 +51,7 @@ ON_IMAGES = {
     "images lws": {"views": "plain", "method": "lws"},  # memory is taken from a second forward
     "images mixup": {"views": "pop", "mixup": 0.7, "noise": 0.1},
     "images with batch normalisation and dropout": {"views": "plain", "network": "normalised"},
+    "images with an average": {"views": "plain", "network": "normalised", "average": 0.9},
     "images in small batches": {"views": "plain", "batch": 3, "epochs": 2},
 }
 ON_IMAGES = {name: {"epochs": 3} | case for name, case in ON_IMAGES.items()}  # dear, and a fault shows after a step
@@ -70,6 +71,7 @@ def train(
     purify="pop",
     noise=0.0,
     mixup=0.0,
+    average=0.0,
     trials=1,
     batch=16,
     epochs=4,
@@ -84,7 +86,7 @@ def train(
     scaling = "none" if views else "feature"
     orders = [np.random.default_rng(seed).permutation(N) for seed in range(trials)]
     rows = [{"rows": order[:45], "held_out": order[45:53], "test": order[53:]} for order in orders]
-    training = Training(epochs, batch, mixup=mixup, noise=noise)
+    training = Training(epochs, batch, mixup=mixup, noise=noise, average=average)
     return fit(
         IMAGES if views else DATA.x,
         SETS,

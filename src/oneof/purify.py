@@ -62,7 +62,7 @@ class PurificationSchedule:
             raise ValueError(f"warm_up must not be negative; got {self.warm_up}.")
 
     def event(self, epoch: int) -> bool:
-        """Is there an event at the end of this epoch, counted from 0?
+        """Return whether there is an event at the end of this epoch, counted from 0.
 
         >>> [epoch for epoch in range(25) if PurificationSchedule(warm_up=10, interval=5).event(epoch)]
         [10, 15, 20]
@@ -70,13 +70,15 @@ class PurificationSchedule:
         return epoch >= self.warm_up and (epoch - self.warm_up) % self.interval == 0
 
     def observing(self, epoch: int) -> bool:
-        """Does this epoch lie in the window of the next event?
+        """Return whether this epoch lies in the window of the next event.
 
         >>> [epoch for epoch in range(16) if PurificationSchedule(warm_up=10, interval=5, window=2).observing(epoch)]
         [9, 10, 14, 15]
         """
-        to_come = self.warm_up - epoch if epoch <= self.warm_up else (self.warm_up - epoch) % self.interval
-        return to_come < self.window and not self.current
+        epochs_to_event = self.warm_up - epoch
+        if epoch > self.warm_up:
+            epochs_to_event %= self.interval
+        return epochs_to_event < self.window and not self.current
 
 
 @dataclass(frozen=True)
@@ -263,8 +265,8 @@ def _next(state: PopState, margin: Tensor, threshold: Tensor) -> PopState:
     if not trial:
         trial = [torch.zeros_like(label)]
     new = Removals(trial[0], row, label, torch.full_like(label, round), margin[margin > 0])
-    log = Removals(*(torch.cat(pair) for pair in zip(state.log, new, strict=True)))
-    return PopState(torch.zeros_like(state.posterior_sum), threshold, round, log)
+    columns = [torch.cat(pair) for pair in zip(state.log, new, strict=True)]
+    return PopState(torch.zeros_like(state.posterior_sum), threshold, round, Removals(*columns))
 
 
 def _holds(condition: bool | Tensor) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +18,6 @@ from oneof.ensemble.model import Model
 from oneof.ensemble.records import purified_table, removals_table, training_counts
 from oneof.ensemble.resolve import resolve_labels, sets_after_purification
 from oneof.ensemble.review_order import expected_gain, find_evidence, nearest, queue
-from oneof.learners import network_models
 from oneof.learners.base import Predictions
 from oneof.learners.network_models import TableNetworks, predict_held_out
 from oneof.purify import Pop
@@ -133,15 +133,14 @@ def test_the_table_says_what_became_of_every_row(world):
         assert row["row"] not in row["neighbours"]
 
 
-def test_a_probability_is_a_share_of_the_original_set_by_networks_that_did_not_train_on_the_row(monkeypatch):
+def test_a_probability_is_a_share_of_the_original_set_by_networks_that_did_not_train_on_the_row():
     """By hand: of two networks the second did not train on row 0; one label was removed; nobody trained on less than all of row 1."""
     p = np.array([[[0.7, 0.2, 0.1], [0.2, 0.3, 0.5]], [[0.3, 0.6, 0.1], [0.4, 0.5, 0.1]]], dtype=np.float32)
     original, kept = np.array([[1, 1, 0], [1, 1, 0]], dtype=bool), np.array([[1, 0, 0], [1, 1, 0]], dtype=bool)
 
-    blocks = [(slice(0, 2), torch.as_tensor(p))]
-    monkeypatch.setattr(network_models, "probability_blocks", lambda *_: blocks)
+    networks = SimpleNamespace(stack=SimpleNamespace(t=2), logits=lambda x: torch.as_tensor(p).log())
     trained = [torch.tensor([0, 1]), torch.tensor([1, 1])]  # the second network twice on row 1
-    predictions = predict_held_out(None, np.zeros((2, 1)), original, torch.stack(trained))
+    predictions = predict_held_out(networks, np.zeros((2, 1)), original, torch.stack(trained))
     found = resolve(predictions, original, kept)
     np.testing.assert_allclose(found.distribution, [[1 / 3, 2 / 3, 0], [0.3 / 0.7, 0.4 / 0.7, 0]], atol=1e-6)
     assert found.label.tolist() == [0, 1]  # the better one of row 0 was removed

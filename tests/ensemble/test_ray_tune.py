@@ -86,7 +86,7 @@ def test_settings_are_tried_by_actors_and_a_lost_one_begins_again(tmp_path, monk
     )
     said: list[str] = []
     storage = f"sqlite:///{tmp_path}/x.db"
-    found = search_on_ray(TABLE, FitConfig(), EPOCHS, 5, storage, {"seed": 0}, say=said.append)
+    found = search_on_ray(TABLE, FitConfig(), EPOCHS, 5, storage, {"seed": 0}, echo=said.append)
     assert found.tried == 5
     assert found.score > 0.5
     assert stage.n_actors == 2

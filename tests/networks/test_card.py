@@ -13,8 +13,9 @@ from torch.nn import functional as F
 from oneof.data.augment import views
 from oneof.methods import RCR, PiCO, Proden, Valen
 from oneof.networks import LeNet, WideResNet
-from oneof.networks.cuda.views import shown
+from oneof.networks.cuda.views import apply_by_kernels
 from oneof.purify import Pop
+from oneof.training.average import decay_at
 from oneof.training.device import prewarm_gpu
 from oneof.training.loop import begin, steps
 from oneof.training.stack import build
@@ -110,7 +111,7 @@ def test_views_by_kernels_have_the_levels_of_the_others(name, kind):
     images[16] = 77
     for _ in range(20):
         drawn = seen.draw(images, generator)
-        plain, fast = seen.apply(images, drawn), shown(seen, images, drawn)
+        plain, fast = seen.apply(images, drawn), apply_by_kernels(seen, images, drawn)
         assert fast.shape == plain.shape
         assert fast.flatten(0, 1).stride() == plain.flatten(0, 1).stride()
         other = (fast - plain).abs() > 0.5 * seen.scale.max()
@@ -124,7 +125,7 @@ def test_what_training_needs_is_loaded_in_a_thread():
     assert "triton" in sys.modules
 
 
-def posed(name, network, n, epochs):
+def posed(name, network, n, epochs, average=0.0):
     shape = (3, 32, 32) if name == "cifar10" else (1, 28, 28)
     rng, device = np.random.default_rng(0), torch.device("cuda")
     x = rng.integers(0, 256, size=(n, *shape), dtype=np.uint8)
@@ -133,7 +134,7 @@ def posed(name, network, n, epochs):
     seen = views("pop", name, device=device, dtype=torch.bfloat16)
     held_out = np.arange(200)
     trial = Trial(held_out=held_out, test=held_out)
-    training = Training(epochs, 256)
+    training = Training(epochs, 256, average=average)
     problem = make_training_data(
         x, sets, [trial], Proden(), Pop(warm_up=1, interval=2, window=1), training, seen, sets.argmax(1), device
     )
@@ -141,12 +142,18 @@ def posed(name, network, n, epochs):
 
 
 @pytest.mark.parametrize(
-    ("name", "network", "worth"), [("mnist", LeNet(), 0), ("mnist", LeNet(), 10**9), ("cifar10", WideResNet(10), 0)]
+    ("name", "network", "worth", "average"),
+    [
+        ("mnist", LeNet(), 0, 0.0),
+        ("mnist", LeNet(), 10**9, 0.0),
+        ("cifar10", WideResNet(10), 0, 0.0),
+        ("cifar10", WideResNet(10), 0, 0.99),
+    ],
 )
-def test_a_step_waits_for_nothing(monkeypatch, name, network, worth):
+def test_a_step_waits_for_nothing(monkeypatch, name, network, worth, average):
     """Once warm, no batch makes the host wait for the device, compiled or not."""
     monkeypatch.setattr("oneof.training.training_data.WORTH_COMPILING", worth)
-    problem, state = posed(name, network, 2000, 8)
+    problem, state = posed(name, network, 2000, 8, average)
     run, batches = steps(problem, state), 8
     for _ in range(7 * (batches + 1) + 1):  # seven epochs with their records, then what an epoch draws beforehand
         next(run)
@@ -159,13 +166,33 @@ def test_a_step_waits_for_nothing(monkeypatch, name, network, worth):
     assert next(run)["accuracy"] is not None
 
 
-def test_a_captured_evaluation_sees_the_network_as_it_is_now(monkeypatch):
+@pytest.mark.parametrize("average", [0.0, 0.9])
+def test_a_captured_evaluation_sees_the_network_as_it_is_now(monkeypatch, average):
     monkeypatch.setattr("oneof.training.training_data.WORTH_COMPILING", 0)
-    problem, state = posed("mnist", LeNet(), 1000, 7)
+    problem, state = posed("mnist", LeNet(), 1000, 7, average)
     for record in (step for step in steps(problem, state) if step is not None):
-        logits = problem.logits(state.stack, problem.test)
+        logits = problem.logits(state.predictor, problem.test)
         right = (logits.argmax(-1) == problem.labels[problem.test]).float().mean(-1)
         torch.testing.assert_close(record["accuracy"], right)
+
+
+@pytest.mark.parametrize(("name", "network"), [("mnist", LeNet()), ("cifar10", WideResNet(10))])
+def test_a_captured_average_follows_the_network(name, network):
+    problem, state = posed(name, network, 1024, 3, average=0.9)
+    expected = {tensor_name: tensor.clone() for tensor_name, tensor in state.stack.tensors.items()}
+    n_steps = 0
+    for record in steps(problem, state):
+        if record is not None:
+            continue
+        decay = decay_at(0.9, n_steps // 4 * 4)  # four steps an epoch
+        for tensor_name, tensor in state.stack.tensors.items():
+            if tensor.is_floating_point():
+                expected[tensor_name] = torch.lerp(tensor, expected[tensor_name], decay)
+        n_steps += 1
+    assert n_steps == 12
+    for tensor_name, tensor in state.average.tensors.items():
+        if tensor.is_floating_point():
+            torch.testing.assert_close(tensor, expected[tensor_name], rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(("method", "kind"), [(PiCO(queue=512), "pico"), (Valen(warm_up=1), "plain"), (RCR(), "rcr")])

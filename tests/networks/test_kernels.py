@@ -13,7 +13,7 @@ from oneof.data.augment.views import Pictures, views
 from oneof.networks import WideResNet
 from oneof.networks.cuda import layers
 from oneof.networks.cuda import views as fast_views
-from oneof.networks.cuda.views import shown
+from oneof.networks.cuda.views import apply_by_kernels
 
 
 def test_a_program_of_kernels_is_its_modules():
@@ -54,7 +54,8 @@ def differences() -> list[float]:
         if seen.size:  # so that every operation has its turn
             shift, hole, _ = drawn[1]
             drawn = (drawn[0], (shift, hole, torch.randint(150, (2, 8))))
-        found.append(float((shown(seen, images, drawn) - seen.apply(images, drawn)).abs().max() / seen.scale.max()))
+        difference = apply_by_kernels(seen, images, drawn) - seen.apply(images, drawn)
+        found.append(float(difference.abs().max() / seen.scale.max()))
     return found
 
 

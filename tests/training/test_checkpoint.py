@@ -19,7 +19,7 @@ import oneof.training.loop
 from oneof.candidates.generate import Flip, generate
 from oneof.data.augment import views
 from oneof.methods import METHODS, RCR, PiCO, Proden, Valen
-from oneof.networks import MLP, LeNet
+from oneof.networks import MLP, GeneratorMLP, LeNet
 from oneof.purify import Pop, PopRatio
 from oneof.training.fit import fit
 from oneof.training.trials import Training, Trial
@@ -161,6 +161,8 @@ def test_it_trains_in_a_thread_where_signals_cannot_be_handled(tmp_path):
         {"purify": PopRatio(1, 2, 1)},
         {"training": replace(TRAINING, mixup=0.5, noise=0.1)},
         {"training": replace(TRAINING, optimizer=Signs())},
+        {"training": replace(TRAINING, average=0.95)},
+        {"training": replace(TRAINING, average=0.95), "network": GeneratorMLP((8,))},  # with batch normalisation
         {"trials": [Trial(seed=5, **ROWS)], "choose": "last"},
         {"memory": 1},
     ],

@@ -83,10 +83,12 @@ def fallen(epoch, epochs):
         Training(epochs=4, batch=16, mixup=1.0),
         Training(epochs=4, batch=16, noise=0.3),
         Training(epochs=4, batch=16, mixup=0.5, noise=0.1, schedule=fallen),
+        Training(epochs=4, batch=16, average=0.9),
+        Training(epochs=4, batch=16, average=0.9, mixup=0.5),
     ],
-    ids=["mixup", "noise", "both, another schedule"],
+    ids=["mixup", "noise", "both, another schedule", "average", "average, mixup"],
 )
-def test_so_it_does_with_mixup_noise_and_another_schedule(training):
+def test_so_it_does_however_it_is_trained(training):
     trials = [replace(trial(seed), purify=Pop(0, 1, 1, True, e0)) for seed, e0 in enumerate((0.9, 0.6, 0.4))]
     together = run(trials, training=training)
     for t, one in enumerate(trials):
@@ -285,6 +287,7 @@ BAD = [
     ({"sets": np.stack([SETS] * 3), "trials": [trial(seed) for seed in range(2)], "memory": 1}, ValueError, r"sets for every trial \(2\); got 3"),
     ({"device": "abacus"}, ValueError, r"device must be one that torch knows.*got 'abacus'"),
     ({"method": "valen", "training": Training(epochs=1, noise=0.1)}, ValueError, r"mixup and noise need a method whose loss is one of logits; Valen is not"),
+    ({"method": "valen", "training": Training(epochs=1, average=0.9)}, ValueError, r"average needs a method whose loss is one of logits; Valen is not"),
     ({"method": "rcr"}, ValueError, r"RCR needs 3 views of every example; got 1"),
     ({"choose": "test"}, ValueError, r"choose must be one of last, covering, approximated, oracle; got 'test'"),
     ({"trials": [Trial()], "choose": "covering"}, ValueError, r"choose='covering' needs held_out rows"),
@@ -298,7 +301,9 @@ def test_messages(changes, error, message):
         run(**({"trials": [trial(0)]} | changes))
 
 
-@pytest.mark.parametrize(("name", "value"), [("epochs", 0), ("batch", 0), ("mixup", -1.0), ("noise", -0.1)])
+@pytest.mark.parametrize(
+    ("name", "value"), [("epochs", 0), ("batch", 0), ("mixup", -1.0), ("noise", -0.1), ("average", 1.0)]
+)
 def test_training_is_checked(name, value):
     with pytest.raises(ValueError, match=rf"{name} must .*; got {value}"):
         Training(**{name: value})

@@ -10,7 +10,7 @@ import torch
 from threadpoolctl import threadpool_info
 
 from oneof.storage.cores import cores
-from oneof.training.parallel import count_workers, map_jobs
+from oneof.training.parallel import count_workers, map_jobs, start_workers
 
 
 def product(seed: int) -> np.ndarray:
@@ -21,6 +21,10 @@ def product(seed: int) -> np.ndarray:
 def describe(job: int) -> tuple[int, int, int]:
     pools = [pool["num_threads"] for pool in threadpool_info()]
     return os.getpid(), torch.get_num_threads(), max(pools, default=1)
+
+
+def is_writable(array: np.ndarray) -> bool:
+    return bool(torch.as_tensor(array).sum() >= 0) and array.flags.writeable
 
 
 def refuse(job: int) -> None:
@@ -56,3 +60,19 @@ def test_as_many_workers_as_asked_for():
     assert map_jobs(product, [], n_jobs=4) == []
     with pytest.raises(ValueError, match=r"n_jobs must be at least 1, or -1"):
         count_workers(0, 3)
+
+
+def test_workers_that_were_started_before_do_the_jobs():
+    with start_workers(2):
+        pass
+    first = {process for process, *_ in map_jobs(describe, range(8), n_jobs=2)}
+    second = {process for process, *_ in map_jobs(describe, range(2), n_jobs=2)}
+    assert os.getpid() not in first | second
+    assert len(first | second) <= 2
+    with start_workers(1):
+        assert count_workers(1, 4) == 1
+
+
+def test_large_arrays_are_writable_in_workers():
+    large = np.zeros(2**18)  # beyond a megabyte, joblib maps it into memory
+    assert map_jobs(is_writable, [large, large], n_jobs=2) == [True, True]

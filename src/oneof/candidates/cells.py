@@ -44,8 +44,10 @@ def split_cells(cells: list[Any], separator: str, name: str) -> list[list[Any]]:
             parsed_texts[cell] = _parse_text(cell, separator, name, row)
     rows = []
     for row, cell in enumerate(cells):
-        labels = parsed_texts[cell] if isinstance(cell, str) else _parse_value(cell, name, row)
-        rows.append(labels)
+        if isinstance(cell, str):
+            rows.append(parsed_texts[cell])
+        else:
+            rows.append(_parse_value(cell, name, row))
     return rows
 
 
@@ -96,7 +98,9 @@ def _parse_value(cell: Any, name: str, row: int) -> list[Any]:
     """Return the labels of a cell that is a list or a single value."""
     if is_missing(cell):
         return []
-    labels = cell if isinstance(cell, list) else [cell]
+    labels = [cell]
+    if isinstance(cell, list):
+        labels = cell
     for label in labels:
         if is_missing(label):
             raise ValueError(f"labels must not be missing; {name}, row {row} holds {label!r} in its list. Take it out.")
@@ -148,7 +152,14 @@ def near_duplicate_labels(labels: Iterable[Any]) -> list[list[str]]:
     """Return groups of labels that look the same: they differ in case, spaces, Unicode form or invisible characters."""
     groups: dict[str, list[str]] = {}
     for label in map(str, labels):
-        visible = "".join(character for character in normalize("NFKC", label) if category(character) != "Cf")
-        appearance = " ".join(visible.casefold().split())
-        groups.setdefault(appearance, []).append(label)
+        groups.setdefault(_appearance(label), []).append(label)
     return [group for group in groups.values() if len(group) > 1]
+
+
+def _appearance(label: str) -> str:
+    """Return a label without what a reader does not see or hardly notices."""
+    visible = ""
+    for character in normalize("NFKC", label):
+        if category(character) != "Cf":  # format characters are invisible
+            visible += character
+    return " ".join(visible.casefold().split())

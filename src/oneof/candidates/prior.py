@@ -25,13 +25,17 @@ def check_weights(weights: Any, n: int, c: int) -> Any:
     """Return weights as an array or a CSR matrix [n, c] after checking that they are numbers of at least zero."""
     if isinstance(weights, Tensor):
         weights = weights.detach().cpu().numpy()
-    is_sparse = hasattr(weights, "tocsr")
-    checked: Any = weights.tocsr() if is_sparse else np.asarray(weights)
-    if not is_sparse and not np.issubdtype(checked.dtype, np.number):
-        raise TypeError(f"prior must be numbers [n, c], such as counts of votes; got dtype {checked.dtype}.")
+    checked: Any
+    if hasattr(weights, "tocsr"):
+        checked = weights.tocsr()
+        numbers = checked.data
+    else:
+        checked = np.asarray(weights)
+        numbers = checked
+        if not np.issubdtype(checked.dtype, np.number):
+            raise TypeError(f"prior must be numbers [n, c], such as counts of votes; got dtype {checked.dtype}.")
     if tuple(checked.shape) != (n, c):
         raise ValueError(f"prior must be weights [{n}, {c}] to match the candidates; got shape {list(checked.shape)}.")
-    numbers = checked.data if is_sparse else checked
     wrong = ~(np.isfinite(numbers) & (numbers >= 0))
     if wrong.any():
         raise ValueError(f"prior must hold numbers from 0 on; got {numbers[wrong].flat[0]}.")

@@ -56,8 +56,12 @@ def read(
     if len(mask) == 0:
         raise ValueError("candidates must have at least one row; got none.")
     if len(names) < 2:
-        n_classes = "1 class" if len(names) else "none"
-        remedy = "Give classes= if some are in no set." if classes is None else "Add rows with another label."
+        n_classes = "none"
+        if len(names) == 1:
+            n_classes = "1 class"
+        remedy = "Add rows with another label."
+        if classes is None:
+            remedy = "Give classes= if some are in no set."
         raise ValueError(f"candidates must have at least two classes; got {n_classes} ({show(names)}). {remedy}")
     if complementary:
         mask = ~mask
@@ -75,7 +79,10 @@ def read_with_classes(sets: Any, classes: NDArray[Any]) -> Mask:
     A row with none but unknown labels is empty in the result.
     """
     is_unnamed_mask = getattr(sets, "ndim", 1) == 2 and not hasattr(sets, "columns")
-    mask, names = mask_and_classes(sets, classes if is_unnamed_mask else None)
+    if is_unnamed_mask:
+        mask, names = mask_and_classes(sets, classes)
+    else:
+        mask, names = mask_and_classes(sets, None)
     is_empty: Mask = np.logical_not(mask.any(axis=1))
     if is_empty.any():
         raise ValueError(empty_message(is_empty))
@@ -101,7 +108,9 @@ def mask_and_classes(sets: Any, classes: Iterable[Any] | None) -> tuple[Mask, ND
     """Return the mask [n, c] of sets in any form, in which rows may be empty, and the names of its columns [c]."""
     is_frame = hasattr(sets, "columns") and hasattr(sets, "to_numpy")
     if is_frame:  # one column per class
-        names = list(sets.columns if classes is None else classes)
+        names = list(sets.columns)
+        if classes is not None:
+            names = list(classes)
         if set(names) != set(sets.columns):
             raise ValueError(f"a frame's columns must be the classes {show(names)}; got {show(list(sets.columns))}.")
         return _check_mask_values(sets[names].to_numpy(), names)
@@ -144,7 +153,10 @@ def _check_mask_values(values: NDArray[Any], classes: Iterable[Any] | None) -> t
     if values.dtype != np.bool_:
         _check_zeros_and_ones(values)
     n_columns = values.shape[1]
-    names = np.arange(n_columns) if classes is None else _distinct(classes)
+    if classes is None:
+        names = np.arange(n_columns)
+    else:
+        names = _distinct(classes)
     if len(names) != n_columns:
         raise ValueError(f"classes must name every column of the mask; got {len(names)} names for {n_columns} columns.")
     return values.astype(bool), names
@@ -209,7 +221,9 @@ def _is_set(row: Any) -> bool:
 
 
 def _describe_row(row: Any) -> str:
-    return "a set" if _is_set(row) else f"the single value {row!r}"
+    if _is_set(row):
+        return "a set"
+    return f"the single value {row!r}"
 
 
 def _check_not_mask_as_lists(rows: list[Any]) -> None:

@@ -80,8 +80,10 @@ def main() -> None:
     except Exception as error:  # a fault of ours: no input should lead here
         _fail_unexpectedly(error)
     if code == _INTERRUPTED:
-        remedy = " The same command goes on where it was." if _is_resumable(sys.argv[1:]) else ""
-        typer.echo(f"oneof: stopped.{remedy}", err=True)
+        message = "oneof: stopped."
+        if _is_resumable(sys.argv[1:]):
+            message += " The same command goes on where it was."
+        typer.echo(message, err=True)
     sys.exit(code)
 
 
@@ -126,9 +128,11 @@ def _safe_path_for_children() -> Iterator[None]:
 
 def _is_resumable(words: list[str]) -> bool:
     """Return whether the command, stopped, resumes where it was; a fit with a time limit does not."""
-    limited = any(word.split("=")[0] == "--time-limit" for word in words)
+    for word in words:
+        if word.split("=")[0] == "--time-limit":
+            return False
     typed = " ".join([*words, ""])
-    return any(typed.startswith(f"{command} ") for command in _RESUMABLE) and not limited
+    return any(typed.startswith(f"{command} ") for command in _RESUMABLE)
 
 
 def _fail(message: str) -> NoReturn:

@@ -76,6 +76,13 @@ def split_classes(text: str | None) -> tuple[str, ...] | None:
     return tuple(name.strip() for name in text.split(","))
 
 
+def path_text(path: Path | None) -> str | None:
+    """Return the path of an option as settings store it; None without the option."""
+    if path is None:
+        return None
+    return str(path)
+
+
 def with_column_options(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options of `roles_from_options` in place of its parameter `roles`."""
     role_parameters = _keyword_parameters(roles_from_options)

@@ -76,11 +76,14 @@ def _print_comparison(qualities: "list[LabelQuality]", n_voted: int, n_new: int)
     title = f"\nWhich labels are right? The truth of {n_voted:,} digits with votes, {n_new} new ones; no command above saw it."
     table = Table("labels from", "right", "learner", "new digits right", title=title, title_justify="left")
     for quality in qualities:
+        style = ""
+        if quality.source == "oneof":
+            style = "bold"
         table.add_row(
             quality.source,
             f"{100 * quality.labels_right:.1f} %",
             quality.learner,
             f"{100 * quality.new_digits_right:.1f} %",
-            style="bold" if quality.source == "oneof" else "",
+            style=style,
         )
     Terminal().print(table)

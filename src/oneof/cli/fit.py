@@ -18,6 +18,7 @@ from oneof.cli.columns import (
     RESOURCES,
     VOTES,
     CacheFolder,
+    path_text,
     split_classes,
     with_column_options,
 )
@@ -97,10 +98,16 @@ def fit(
     on_gpu = device_for_pictures(device).type != "cpu"
     trains_on_pixels = has_pictures and not roles.image_model and (wants_network or on_gpu)
     _set_torch_threads(threads, trains_on_pixels, deterministic)
+    network_settings = {}
+    if settings is not None:
+        network_settings = read_settings(settings)
+    rule = None
+    if purify:
+        rule = EnsembleConfig.purify
     ensemble = make_ensemble_config(
-        read_settings(settings) if settings else {},
+        network_settings,
         method,
-        EnsembleConfig.purify if purify else None,
+        rule,
         learners or None,
         quick,
         n_networks=networks or EnsembleConfig.n_networks,
@@ -115,15 +122,16 @@ def fit(
             label,
             columns=(*(columns or ()), *(annotators or ())),
             separator=roles.separator,
-            taxonomy=str(taxonomy) if taxonomy else None,
+            taxonomy=path_text(taxonomy),
             confidence=confidence,
-            map=str(map_file) if map_file else None,
+            map=path_text(map_file),
             normalise=normalise,
             classes=split_classes(classes),
             from_name=from_name,
             ranked=ranked,
-            on=on if item else None,
         )
+        if item:  # the id has another name in the table
+            votes_file = replace(votes_file, on=on)
     else:
         _check_no_vote_options(
             {
@@ -144,15 +152,18 @@ def fit(
     spec = FitSpec(
         roles,
         votes=votes_file,
-        answers=str(gold_file) if gold_file else None,
+        answers=path_text(gold_file),
         config=FitConfig(ensemble, images, train_on_gold=train_on_gold, seed=seed),
     )
+    seconds = None
+    if time_limit is not None:
+        seconds = parse_duration(time_limit, "--time-limit")
     console = Terminal()
     n_jobs = resolve_n_jobs(n_jobs, pictures=trains_on_pixels)
     options = RunOptions(
         resources=Resources(device=device, n_jobs=n_jobs, threads=threads, memory=int(memory * 2**30)),
         cache=cache_dir,
-        time_limit=parse_duration(time_limit, "--time-limit") if time_limit is not None else None,
+        time_limit=seconds,
         stream=stream,
         command=tuple(sys.argv),
         progress=True,

@@ -65,7 +65,9 @@ def _count_lines(inspection: Inspection, file: Path, empty: str) -> list[str]:
     from oneof.data.column_uses import summary_lines
 
     counts = inspection.counts
-    unlabelled = " (rows read as unlabelled among them)" if empty == "unlabelled" else ""
+    unlabelled = ""
+    if empty == "unlabelled":
+        unlabelled = " (rows read as unlabelled among them)"
     lines = [
         f"{file}: {counts.rows:,} rows, {len(counts.classes)} classes, {counts.average:.2f} labels per set",
         f"{counts.singletons:,} singletons, {counts.full:,} full sets{unlabelled}, {counts.empty:,} empty",
@@ -101,7 +103,9 @@ def _label_table(inspection: Inspection) -> Table:
     counts = inspection.counts
     together = inspection.identity.together
     n_classes = len(counts.classes)
-    title = f"labels, the {MAX_LABELS} most frequent" if n_classes > MAX_LABELS else "labels"
+    title = "labels"
+    if n_classes > MAX_LABELS:
+        title = f"labels, the {MAX_LABELS} most frequent"
     table = Table("label", "sets", "share", "most often with", title=title, title_justify="left", box=None)
     by_frequency = sorted(range(n_classes), key=lambda label: -counts.held[label])
     for label in by_frequency[:MAX_LABELS]:
@@ -122,7 +126,7 @@ def _label_table(inspection: Inspection) -> Table:
 
 
 def _findings_table(inspection: Inspection) -> Table:
-    """Return what was found, the most severe first."""
+    """Return the findings, the most severe first."""
     table = Table.grid(padding=(0, 2))
     for finding in inspection.findings:
         table.add_row(Text(finding.severity, style=STYLES[finding.severity]), Text(finding.text))

@@ -32,8 +32,10 @@ def label_studio(
 
     session = Review(run)
     token = None
+    if auth and not new_password:
+        token = remembered_token(run)
     if auth:
-        token = new_token() if new_password else remembered_token(run) or new_token()
+        token = token or new_token()
         _remember(run, token)
         session.on_new_run = partial(_remember, token=token)
     server = bind(partial(Backend, session, token=token), port)

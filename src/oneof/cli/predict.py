@@ -45,13 +45,17 @@ def predict(
     """Predict the label of every row, with its probability. Any number of rows is read a batch at a time."""
     from oneof.runs.predictor import Predictor
 
+    embedding_models = []
+    for model in (text_model, image_model):
+        if model:
+            embedding_models.append(model)
     predictor = Predictor(
         run,
         columns=tuple(dict.fromkeys(column or ())),
         distribution=distribution,
         accuracy=accuracy,
         sets=sets,
-        embedding_models=[name for name in (text_model, image_model) if name],
+        embedding_models=embedding_models,
         cache=cache_dir,
     )
     if _is_folder(out):
@@ -79,22 +83,26 @@ def _predict_to_file(predictor: "Predictor", files: list[str], out: Path, unpack
     from oneof.storage.progress import progress_bar
     from oneof.storage.sheets import check_out
 
-    found = [Path(name) for name in files]
-    if found != [PIPE]:
-        found = find_files(files)
-    if len(found) > 1:
+    paths = [Path(name) for name in files]
+    if paths != [PIPE]:
+        paths = find_files(files)
+    if len(paths) > 1:
         raise ValueError(
-            f"--out must be a folder for {len(found):,} files; got {str(out)!r}. Give a name without ending."
+            f"--out must be a folder for {len(paths):,} files; got {str(out)!r}. Give a name without ending."
         )
-    (file,) = found
+    (file,) = paths
     if out != PIPE:
         check_out(out)
         if out.resolve() == file.resolve():
             raise ValueError(f"out must be another file than the table that is read; got {str(out)!r} for both.")
     predictor.model.check_predicts()
-    picture_folder = Path() if file == PIPE else None
+    picture_folder = None  # that of the table
+    if file == PIPE:
+        picture_folder = Path()
     with _files_for_pipes(file, out) as (source, result):
-        n_rows = count_rows(source) if source.exists() else None
+        n_rows = None
+        if source.exists():
+            n_rows = count_rows(source)
         with progress_bar("predict", n_rows or 0, show=bool(n_rows), unit="rows") as step:
             return predict_file(predictor, source, result, folder=picture_folder, unpacked=unpacked, step=step)
 
@@ -127,7 +135,9 @@ def _files_for_pipes(file: Path, out: Path) -> Iterator[tuple[Path, Path]]:
         if file == PIPE:
             source = Path(folder, "input.csv")
             source.write_bytes(sys.stdin.buffer.read())
-        result = Path(folder, "output.csv") if out == PIPE else out
+        result = out
+        if out == PIPE:
+            result = Path(folder, "output.csv")
         yield source, result
         if out == PIPE:
             sys.stdout.write(result.read_text(encoding="utf-8"))

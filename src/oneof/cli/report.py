@@ -28,14 +28,20 @@ def report(
 
     opened = Run.open(run)
     n_rows = opened.metadata["n"]
-    sample = sample_rows(opened, MAX_ROWS) if n_rows > MAX_ROWS else None
+    sample = None
+    accuracy = None
+    reviewed = None
+    if n_rows > MAX_ROWS:
+        sample = sample_rows(opened, MAX_ROWS)
+        accuracy = sample.label_accuracy
+        description = f"{MAX_ROWS:,} of {n_rows:,} rows, drawn at random"
+    else:
+        reviewed = accuracy_in_review(opened)
+        description = f"{n_rows:,} rows"
     table = shown_table(opened, column or (), sample)
-    accuracy = sample.label_accuracy if sample is not None else None
-    reviewed = accuracy_in_review(opened) if sample is None else None
     page = render_page(
         opened.metadata, table, opened.training, opened.rows, accuracy, folder=str(run), reviewed=reviewed
     ).encode()
     with atomic_write(out) as file:
         file.write(page)
-    counted = f"{n_rows:,} rows" if sample is None else f"{MAX_ROWS:,} of {n_rows:,} rows, drawn at random"
-    echo(f"{out}: {counted}, {len(page) / 1e6:.1f} MB")
+    echo(f"{out}: {description}, {len(page) / 1e6:.1f} MB")

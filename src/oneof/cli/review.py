@@ -31,7 +31,9 @@ def review(
     from oneof.review.session import Review
 
     session = Review(run, column or ())
-    text = "" if guidelines is None else read_guidelines(guidelines)
+    text = ""
+    if guidelines is not None:
+        text = read_guidelines(guidelines)
     make_server = partial(ReviewServer, session, who or getpass.getuser(), guidelines=text)
     if port:
         server = bind(make_server, port)

@@ -50,10 +50,10 @@ def tune(
     if os.environ.get("RAY_ADDRESS"):
         from oneof.ensemble.ray_tune import search_on_ray
 
-        best = search_on_ray(data, config, epochs, trials, database, to_serializable(identity), say=typer.echo)
+        best = search_on_ray(data, config, epochs, trials, database, to_serializable(identity), echo=typer.echo)
     else:
         folds = make_folds(data, config, epochs)
-        best = search_settings(folds, trials, database, to_serializable(identity), say=typer.echo)
+        best = search_settings(folds, trials, database, to_serializable(identity), echo=typer.echo)
     settings = write_settings(best.setting, out)
     typer.echo(
         f"best of {best.tried} ({best.stopped} stopped early): {best.score:.4f} on held-out sets, {settings}\n"

@@ -16,7 +16,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from oneof.cli.columns import split_classes
+from oneof.cli.columns import path_text, split_classes
 from oneof.cli.terminal import Terminal
 from oneof.storage.files import atomic_write
 
@@ -97,7 +97,7 @@ def votes(
     from oneof import votes as voting
     from oneof.storage.sheets import check_out
     from oneof.votes.forms import make_sets
-    from oneof.votes.read import VotesFile
+    from oneof.votes.read import Form, VotesFile
 
     if out is not None:
         check_out(out)
@@ -114,9 +114,9 @@ def votes(
             "--normalise": normalise,
             "--classes": classes,
         }
-        given = [name for name, value in unused.items() if value]
-        if given:
-            raise ValueError(f"--stream takes labels as they are written; got {given[0]}. Leave out one of the two.")
+        for option, value in unused.items():
+            if value:
+                raise ValueError(f"--stream takes labels as they are written; got {option}. Leave out one of the two.")
         _stream(str(file), (item, annotator, label, confidence), policy, k, p, out, as_json)
         return
     for name, target in (("out", out), ("--map-out", map_out)):
@@ -130,15 +130,18 @@ def votes(
         label,
         columns=tuple(columns or ()),
         separator=separator,
-        taxonomy=str(taxonomy) if taxonomy else None,
+        taxonomy=path_text(taxonomy),
         confidence=confidence,
-        map=str(map_file) if map_file else None,
+        map=path_text(map_file),
         normalise=normalise,
         classes=split_classes(classes),
         from_name=from_name,
         ranked=ranked,
     )
-    read = voting.read_votes(described, form=kind.value if kind is not None else None)
+    form: Form | None = None
+    if kind is not None:
+        form = kind.value
+    read = voting.read_votes(described, form=form)
     sets = make_sets(read, policy.value, k, p)
     if out is not None:
         voting.write(read, sets, out)
@@ -166,8 +169,10 @@ def _stream(
 
     item, annotator, label, confidence = columns
     files = find_files([pattern])
-    beside = None if out is None else out.resolve().parent
-    with TemporaryDirectory(dir=beside) as folder:
+    parent = None  # the system's folder for temporary files
+    if out is not None:
+        parent = out.resolve().parent
+    with TemporaryDirectory(dir=parent) as folder:
         parts = partition_votes(
             files,
             Path(folder, "parts"),
@@ -187,19 +192,21 @@ def _stream(
     console = Terminal()
     table = Table(title="votes", show_header=False, title_justify="left")
     for name, value in fields.items():
-        table.add_row(_STREAM_ROWS[name], escape(_shown(value)))
+        table.add_row(_STREAM_ROWS[name], escape(_format_value(value)))
     console.print(table)
     if out is not None:
         console.print(f"wrote {escape(str(out))}: one row per item; join your features on its column item.")
 
 
-def _shown(value: object) -> str:
+def _format_value(value: object) -> str:
     """Return a figure of a summary as the table shows it."""
     if value is None:
         return "not defined"
     if isinstance(value, float):
         return f"{value:.3f}"
-    return f"{value:,}" if isinstance(value, int) else str(value)
+    if isinstance(value, int):
+        return f"{value:,}"
+    return str(value)
 
 
 def _is_same_file(first: Path, second: Path) -> bool:
@@ -260,7 +267,7 @@ def _summary_rows(summary: Summary, policy: Policy) -> list[tuple[str, str]]:
         ("labels", f"{summary.labels:,}"),
         ("answers", f"{summary.answers:,}, {summary.vague:,} of them name several labels"),
         ("items x answers", answers_per_item),
-        ("Krippendorff's alpha", "not defined" if summary.alpha is None else f"{summary.alpha:.3f}"),
+        ("Krippendorff's alpha", _format_value(summary.alpha)),
         ("items tied for most votes", f"{summary.ties:,}"),
         ("annotators far from the rest", f"{len(summary.far):,}"),
         (f"sets ({policy})", f"{summary.sets.average:.2f} labels on average, {summary.sets.largest:,} at most"),

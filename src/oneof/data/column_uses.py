@@ -71,10 +71,14 @@ def describe_columns(
 def _feature_use(
     name: str, kind: Kind, requested: ColumnRoles, resolved: ColumnRoles, texts: Mapping[str, TextUse]
 ) -> ColumnUse:
-    """Return the use of a column that is a feature, or that nobody asked for."""
-    by_values = texts[name].reason if name in texts else None
+    """Return the use of a column that is a feature, or that nobody requested."""
+    by_values = None
+    if name in texts:
+        by_values = texts[name].reason
     if name in resolved.features:
-        use = "date" if name in resolved.dates else "number"
+        use = "number"
+        if name in resolved.dates:
+            use = "date"
         return ColumnUse(use, by_values or _KIND_REASONS[use])
     if name in resolved.categories:
         if by_values:

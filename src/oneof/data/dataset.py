@@ -51,14 +51,16 @@ class VoteEvidence(NamedTuple):
 
     def with_classes(self, columns: Sequence[int], c: int) -> VoteEvidence:
         """Return the same over c classes, of which these columns could be voted for."""
-        return VoteEvidence(
-            likelihood=scatter_columns(self.likelihood, columns, c, UNNAMED_PRIOR),
-            posterior=None if self.posterior is None else scatter_columns(self.posterior, columns, c, UNNAMED_PRIOR),
-            neighbours=None if self.neighbours is None else scatter_columns(self.neighbours, columns, c, 0.0),
-            held_out=None if self.held_out is None else self.held_out.with_classes(columns, c),
-            counts=None if self.counts is None else scatter_columns(self.counts, columns, c, 0.0),
-            vote_accuracy=self.vote_accuracy,
-        )
+        evidence = self._replace(likelihood=scatter_columns(self.likelihood, columns, c, UNNAMED_PRIOR))
+        if self.posterior is not None:
+            evidence = evidence._replace(posterior=scatter_columns(self.posterior, columns, c, UNNAMED_PRIOR))
+        if self.neighbours is not None:
+            evidence = evidence._replace(neighbours=scatter_columns(self.neighbours, columns, c, 0.0))
+        if self.counts is not None:
+            evidence = evidence._replace(counts=scatter_columns(self.counts, columns, c, 0.0))
+        if self.held_out is not None:
+            evidence = evidence._replace(held_out=self.held_out.with_classes(columns, c))
+        return evidence
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,17 +97,30 @@ class Dataset:
     ) -> Self:
         """Return a data set in which everything that is left out says nothing about any row."""
         n, c = candidates.mask.shape
+        votes = None
+        if prior is None:
+            prior = np.broadcast_to(np.float64(1.0), (n, c))
+        else:
+            votes = VoteEvidence(prior)
+        if gold is None:
+            gold = np.full(n, UNKNOWN)
+        if groups is None:
+            row_groups: NDArray[Any] = np.arange(n)
+        else:
+            row_groups = np.asarray(groups)
+        if observed is None:
+            observed = np.ones(n, dtype=bool)
         return cls(
             features=features,
             candidates=candidates,
             encoding=encoding,
-            prior=np.broadcast_to(np.float64(1.0), (n, c)) if prior is None else prior,
-            gold=np.full(n, UNKNOWN) if gold is None else gold,
-            groups=np.arange(n) if groups is None else np.asarray(groups),
-            observed=np.ones(n, dtype=bool) if observed is None else observed,
+            prior=prior,
+            gold=gold,
+            groups=row_groups,
+            observed=observed,
             reviewed_sets=candidates.mask,
             audit_labels=np.full(n, UNKNOWN),
-            votes=None if prior is None else VoteEvidence(prior),
+            votes=votes,
             ballots=None,
         )
 

@@ -61,7 +61,10 @@ def open_embedder(kind: str, model: str) -> Embedder:
         )
     package = PACKAGES[kind]
     try:
-        embed = _open_text_embedder(model) if kind == "text" else _open_image_embedder(model)
+        if kind == "text":
+            embed = _open_text_embedder(model)
+        else:
+            embed = _open_image_embedder(model)
     except (SafetensorError, RuntimeError) as error:
         raise ValueError(
             f"the weights of {model} must be whole; {package} could not open them ({error}). "
@@ -95,7 +98,9 @@ def embedded(values: Sequence[Any], embedder: Embedder, folder: Path, cache: Pat
     inputs: list[Any] = []
     first_row: dict[Any, int] = {}
     for row, value in enumerate(values):
-        item = str(folder / value) if is_image and isinstance(value, str) else value
+        item = value
+        if is_image and isinstance(value, str):
+            item = str(folder / value)
         inputs.append(item)
         if item is not None:
             first_row.setdefault(item, row)
@@ -110,13 +115,19 @@ def embedded(values: Sequence[Any], embedder: Embedder, folder: Path, cache: Pat
         vectors = _cached_vectors(item_by_key, embedder, cache or default_cache())
     except BadImage as error:
         image, reason = error.args
-        shown = "a cell of bytes" if isinstance(image, bytes) else image
+        description = image
+        if isinstance(image, bytes):
+            description = "a cell of bytes"
         raise ValueError(
-            f"an image must be whole and of a known format; {shown} is not ({reason}). "
+            f"an image must be whole and of a known format; {description} is not ({reason}). "
             f"It is named in row {first_row[image]}. Replace the file, or empty the cell."
         ) from error
-    zeros = np.zeros_like(vectors[keys[distinct[0]]])
-    return np.stack([zeros if item is None else vectors[keys[item]] for item in inputs])
+    width = len(vectors[keys[distinct[0]]])
+    rows = np.zeros((len(inputs), width), dtype=np.float32)
+    for row, item in enumerate(inputs):
+        if item is not None:
+            rows[row] = vectors[keys[item]]
+    return rows
 
 
 def _check_image_files(
@@ -155,7 +166,8 @@ def _cached_vectors(items: dict[str, str], embedder: Embedder, cache: Path) -> V
         with progress_bar(f"embed {embedder.kind}s", len(new_keys), show=bool(new_keys)) as step:
             for start in range(0, len(new_keys), batch_size):
                 batch = new_keys[start : start + batch_size]
-                batch_vectors = np.asarray(embedder.embed([items[key] for key in batch]), dtype=np.float32)
+                inputs = [items[key] for key in batch]
+                batch_vectors = np.asarray(embedder.embed(inputs), dtype=np.float32)
                 vectors.update(dict(zip(batch, batch_vectors, strict=True)))
                 if time.monotonic() - last_save >= _SAVE_INTERVAL:
                     _save_vectors(store, vectors)
@@ -210,7 +222,9 @@ def _save_vectors(store: Path, vectors: Vectors) -> None:
 def _open_text_embedder(model: str) -> Callable[[Sequence[str]], NDArray[np.float32]]:
     """Return a function that embeds texts by a model of sentence-transformers, a name or a folder."""
     advice = "Give --text-model a folder, or leave it out: TF-IDF needs no network."
-    repository = model if "/" in model else f"sentence-transformers/{model}"
+    repository = model
+    if "/" not in model:
+        repository = f"sentence-transformers/{model}"
     is_installed = find_spec(PACKAGES["text"]) is not None
     if is_installed and not Path(model).is_dir() and not _cached_file(repository, "config.json"):
         _check_hub(model, advice)  # before the import, which takes many seconds
@@ -229,9 +243,12 @@ def _open_image_embedder(model: str) -> Callable[[Sequence[str]], NDArray[np.flo
 
     package = load_package(PACKAGES["image"], "--image", extra="vision")
     name, weights = _find_weights(package, model)
-    overlay = {"file": weights} if weights else None
+    overlay = None
+    if weights is not None:
+        overlay = {"file": weights}
     network = package.create_model(name, pretrained=True, num_classes=0, pretrained_cfg_overlay=overlay).eval()
-    transform = package.data.create_transform(**package.data.resolve_model_data_config(network), is_training=False)
+    data_config = package.data.resolve_model_data_config(network)
+    transform = package.data.create_transform(**data_config, is_training=False)
 
     def embed(images: Sequence[str]) -> NDArray[np.float32]:
         inputs = []
@@ -249,7 +266,9 @@ def _open_image_embedder(model: str) -> Callable[[Sequence[str]], NDArray[np.flo
 def _find_weights(package: Any, model: str) -> tuple[str, str | None]:
     """Return timm's name of a network and the file of its weights, or None if timm is to download them."""
     path = Path(model)
-    name = path.stem if path.is_file() else model
+    name = model
+    if path.is_file():
+        name = path.stem
     if not package.is_model(name) or (path.is_file() and path.suffix != ".safetensors"):
         default_model = MODELS["image"]
         raise ValueError(
@@ -294,7 +313,9 @@ def _cached_file(repository: str, file: str) -> str | None:
     """Return the path of a file in the hub's cache; None if it was not downloaded."""
     look_up = load_package("huggingface_hub", f"the embedder {repository}", "try_to_load_from_cache")
     path = look_up(repository, file)
-    return path if isinstance(path, str) else None
+    if isinstance(path, str):
+        return path
+    return None  # or a mark that the hub has no such file
 
 
 def _check_hub(model: str, advice: str) -> None:

@@ -151,9 +151,14 @@ class Encoding:
         if self.components is not None:
             names = [f"component {j}" for j in range(self.components.width)]
         else:
-            names = [*self.numbers, *(f"{column} is missing" for column in self.gaps)]
+            names = list(self.numbers)
+            names += [f"{column} is missing" for column in self.gaps]
         for column, values in self.categories.items():
-            names += [f"{column}={value}" if value else f"{column} is missing" for value in values]
+            for value in values:
+                if value == "":
+                    names.append(f"{column} is missing")
+                else:
+                    names.append(f"{column}={value}")
             if column in self.rare:
                 names.append(f"{column} is rare")
         for vector in self._vector_columns:
@@ -218,7 +223,9 @@ class Encoding:
         plain = asdict(replace(self, texts=(), patches=(), components=None))
         plain["texts"] = [{"column": text.column, "terms": text.terms} for text in self.texts]
         plain["patches"] = [{**asdict(part.pixels), "mirrored": int(part.mirrored)} for part in self.patches]
-        plain["components"] = 0 if self.components is None else self.components.width
+        plain["components"] = 0
+        if self.components is not None:
+            plain["components"] = self.components.width
         return plain
 
     @property
@@ -251,17 +258,20 @@ class Encoding:
             patches.append(PatchFeatures(pixels, bool(part["mirrored"]), *stored))
         components = None
         if plain.get("components"):  # runs of earlier versions have none
-            components = Components(*(np.asarray(arrays[f"components.{name}"]) for name in COMPONENT_ARRAYS))
+            stored = [np.asarray(arrays[f"components.{name}"]) for name in COMPONENT_ARRAYS]
+            components = Components(*stored)
+        categories = {column: tuple(values) for column, values in plain["categories"].items()}
+        rare = {column: tuple(values) for column, values in plain.get("rare", {}).items()}
         return cls(
             numbers=tuple(plain["numbers"]),
             fills=tuple(plain["fills"]),
             gaps=tuple(plain["gaps"]),
-            categories={column: tuple(values) for column, values in plain["categories"].items()},
+            categories=categories,
             embedded=tuple(Embedded(**part) for part in plain["embedded"]),
             dates=tuple(plain["dates"]),
             texts=tuple(texts),
             pixels=tuple(ImageSpec(**part) for part in plain["pixels"]),
-            rare={column: tuple(values) for column, values in plain.get("rare", {}).items()},
+            rare=rare,
             patches=tuple(patches),
             components=components,
         )
@@ -269,9 +279,14 @@ class Encoding:
     @property
     def roles(self) -> ColumnRoles:
         """Return the roles of the columns that are needed for prediction."""
-        text_columns = [part.column for part in self.embedded if part.kind == "text"]
+        text_columns = []
+        image_columns = []
+        for part in self.embedded:
+            if part.kind == "text":
+                text_columns.append(part.column)
+            elif part.kind == "image":
+                image_columns.append(part.column)
         text_columns += [text.column for text in self.texts]
-        image_columns = [part.column for part in self.embedded if part.kind == "image"]
         image_columns += [image.column for image in self.pixels]
         image_columns += [learned.column for learned in self.patches]
         return ColumnRoles(
@@ -315,7 +330,9 @@ class Encoding:
         if self.pixels:
             return EncodedRows(*self.pictures(columns, folder))
         numbers = self.impute(columns.numbers)
-        parts = [numbers if self.components is None else self.components(numbers)]
+        if self.components is not None:
+            numbers = self.components(numbers)
+        parts = [numbers]
         for name in self.categories:
             parts.append(self._one_hot(name, columns.non_numeric[name]))
         for part in self.embedded:
@@ -335,7 +352,10 @@ class Encoding:
             readable &= pictures.readable
             if pictures.fault:
                 faults.append(pictures.fault)
-        features = parts[0] if len(parts) == 1 else np.hstack(parts, dtype=np.float32)
+        if len(parts) == 1:  # without a copy
+            features = parts[0]
+        else:
+            features = np.hstack(parts, dtype=np.float32)
         return EncodedRows(features, readable, " ".join(faults) or None)
 
     def pictures(self, columns: Columns, folder: Path, to: Path | None = None) -> PictureRows:
@@ -379,8 +399,10 @@ class Encoding:
 def patch_features(patches: PatchFeatures, pictures: PictureRows) -> NDArray[np.float32]:
     """Return the features of pictures [n, width]; zeros, those of a mean picture, where one could not be read."""
     features = np.zeros((len(pictures.levels), patches.width), dtype=np.float32)
-    rows = np.flatnonzero(pictures.readable)
-    features[rows] = patches(pictures.levels if len(rows) == len(features) else pictures.levels[rows])
+    levels = pictures.levels
+    if not pictures.readable.all():  # a selection is a copy
+        levels = levels[pictures.readable]
+    features[pictures.readable] = patches(levels)
     return features
 
 
@@ -388,10 +410,15 @@ def describe_unseen(unseen: Mapping[str, Collection[str]]) -> list[str]:
     """Return a line for every column with categories not seen in training."""
     lines = []
     for column, values in unseen.items():
-        in_order = sorted(values)
-        shown = ", ".join(repr(value) if value else "a gap" for value in in_order[:MAX_UNSEEN])
-        more = ", ..." if len(in_order) > MAX_UNSEEN else ""
-        lines.append(f"column {column!r} has categories not seen in training; ignored: {shown}{more}")
+        listed = []
+        for value in sorted(values)[:MAX_UNSEEN]:
+            if value == "":
+                listed.append("a gap")
+            else:
+                listed.append(repr(value))
+        if len(values) > MAX_UNSEEN:
+            listed.append("...")
+        lines.append(f"column {column!r} has categories not seen in training; ignored: {', '.join(listed)}")
     return lines
 
 
@@ -488,11 +515,14 @@ def _learn_patch_column(
     cells = columns.non_numeric[name]
     image_spec = learn_image_spec(name, cells, folder, roles.image_side)
     rows = sample_of_pictures(len(cells))
-    pictures = read_pictures([cells[row] for row in rows], image_spec, folder)
-    if not pictures.readable.any():
-        raise ValueError(f"column {name!r} must hold pictures below {folder}; of {len(rows):,} none can be read.")
+    sampled_cells = [cells[row] for row in rows]
+    pictures = read_pictures(sampled_cells, image_spec, folder)
     readable = pictures.readable
-    return learn_patches(pictures.levels[readable], image_spec, None if sets is None else sets[rows][readable])
+    if not readable.any():
+        raise ValueError(f"column {name!r} must hold pictures below {folder}; of {len(rows):,} none can be read.")
+    if sets is not None:
+        sets = sets[rows][readable]
+    return learn_patches(pictures.levels[readable], image_spec, sets)
 
 
 def _learn_pixel_encoding(columns: Columns, roles: ColumnRoles, folder: Path) -> Encoding:

@@ -66,20 +66,31 @@ class PictureRows(NamedTuple):
 
 def list_folder(folder: Path) -> pa.Table:
     """List the images below a folder as a table; the subfolder that holds an image names its candidates."""
-    paths = sorted(path.relative_to(folder) for path in folder.rglob("*") if path.suffix.lower() in ENDINGS)
+    paths = []
+    for path in folder.rglob("*"):
+        if path.suffix.lower() in ENDINGS:
+            paths.append(path.relative_to(folder))
     if not paths:
         raise ValueError(
             f"a folder must hold pictures ({', '.join(ENDINGS)}), in subfolders named by their candidates, such as "
             f"'cat|fox'; {folder} has none."
         )
-    names = [path.as_posix() for path in paths]
-    candidates = [path.parts[0] if len(path.parts) > 1 else None for path in paths]
+    names = []
+    candidates: list[str | None] = []
+    for path in sorted(paths):
+        names.append(path.as_posix())
+        if len(path.parts) > 1:
+            candidates.append(path.parts[0])
+        else:
+            candidates.append(None)
     return pa.table({FILE: names, CANDIDATES: pa.array(candidates, pa.string())})
 
 
 def folder_of(file: Path) -> Path:
     """Return the folder that names of images are relative to: the table's, or the folder that is read as a table."""
-    return file if file.is_dir() else file.parent
+    if file.is_dir():
+        return file
+    return file.parent
 
 
 def learn_image_spec(column: str, cells: Sequence[Cell], folder: Path, side: int | None = None) -> ImageSpec:
@@ -87,13 +98,20 @@ def learn_image_spec(column: str, cells: Sequence[Cell], folder: Path, side: int
 
     The side is as given, else the median of the shorter sides, at most 64; there is one channel if all images are grey.
     """
-    sample = _evenly_spaced([cell for cell in cells if cell is not None], _SHAPE_SAMPLE)
+    present = [cell for cell in cells if cell is not None]
+    sample = _evenly_spaced(present, _SHAPE_SAMPLE)
     n_threads = _threads(sample, folder)
     decoded = _map_in_threads(
         "look at pictures", lambda cell: try_decode(size_and_grey, cell, folder), sample, n_threads
     )
-    readable = [result for result in decoded if not isinstance(result, str)]
-    if not readable:
+    sizes = []
+    are_grey = []
+    for result in decoded:
+        if not isinstance(result, str):  # a text is the reason why a picture cannot be read
+            size, is_grey = result
+            sizes.append(size)
+            are_grey.append(is_grey)
+    if not sizes:
         reason = ""
         if sample:
             reason = f" ({sample[0]!r:.80}: {decoded[0]})"
@@ -101,9 +119,11 @@ def learn_image_spec(column: str, cells: Sequence[Cell], folder: Path, side: int
             f"column {column!r} must hold pictures below {folder}; none of {len(cells):,} can be read{reason}."
         )
     if side is None:
-        side = _median_side([size for size, _ in readable])
-    all_grey = all(is_grey for _, is_grey in readable)
-    return ImageSpec(column, 1 if all_grey else 3, side)
+        side = _median_side(sizes)
+    channels = 3
+    if all(are_grey):
+        channels = 1
+    return ImageSpec(column, channels, side)
 
 
 def _median_side(sizes: Sequence[tuple[int, int]]) -> int:
@@ -135,7 +155,10 @@ def read_pictures(cells: Sequence[Cell], image_spec: ImageSpec, folder: Path, to
         Pixels [n, d], which rows could be read, and a message on those that could not.
     """
     shape = (len(cells), *image_spec.shape)
-    levels = np.zeros(shape, dtype=np.uint8) if to is None else _create_memmap(to, shape)
+    if to is None:
+        levels = np.zeros(shape, dtype=np.uint8)
+    else:
+        levels = _create_memmap(to, shape)
 
     def read_block(start: int) -> list[tuple[int, str]]:
         """Decode a block into `levels`; return (row, reason) of the images that cannot be read."""
@@ -153,7 +176,8 @@ def read_pictures(cells: Sequence[Cell], image_spec: ImageSpec, folder: Path, to
     for failures in _map_in_threads("read pictures", read_block, starts, _threads(cells, folder)):
         unreadable += failures
     readable = np.ones(len(cells), dtype=bool)
-    readable[[row for row, _ in unreadable]] = False
+    for row, _ in unreadable:
+        readable[row] = False
     return PictureRows(levels.reshape(len(cells), -1), readable, _describe_unreadable(unreadable, cells))
 
 
@@ -174,12 +198,11 @@ def _describe_unreadable(unreadable: Sequence[tuple[int, str]], cells: Sequence[
     """Return a message that counts the unreadable images and names the first ones; None if there are none."""
     if not unreadable:
         return None
-    named = "; ".join(f"row {row}, {cells[row]!r:.80}: {reason}" for row, reason in unreadable[:_MAX_NAMED])
-    more = ""
+    listed = [f"row {row}, {cells[row]!r:.80}: {reason}" for row, reason in unreadable[:_MAX_NAMED]]
     if len(unreadable) > _MAX_NAMED:
-        more = f"; and {len(unreadable) - _MAX_NAMED:,} more"
+        listed.append(f"and {len(unreadable) - _MAX_NAMED:,} more")
     count = f"{len(unreadable):,} of {len(cells):,} pictures cannot be read"
-    return f"{count}; skipped in training and prediction: {named}{more}."
+    return f"{count}; skipped in training and prediction: {'; '.join(listed)}."
 
 
 def downsample(x: NDArray[np.uint8], image_spec: ImageSpec) -> NDArray[np.float32]:

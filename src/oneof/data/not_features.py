@@ -53,7 +53,9 @@ def left_out_lines(left_out: Mapping[str, str], of_a_frame: bool = False) -> lis
             continue
         flags = " ".join(f"--features {name!r}" for name in ("*", *names))
         listed = ", ".join(name or "(unnamed)" for name in names)
-        advice = frame_advice if of_a_frame else command_line_advice
+        advice = command_line_advice
+        if of_a_frame:
+            advice = frame_advice
         lines.append(f"{title} are left out: {listed}. {advice.format(flags=flags)}".rstrip())
     for why in left_out.values():
         if why not in _REASONS:
@@ -75,8 +77,15 @@ def number_exclusion_reason(name: str, values: NDArray[np.float32], sets: Candid
         return "truth"
     if sets is None or len(np.unique(sample)) > len(sets.classes) + 1:  # a gap counts as one
         return None
-    labels = [None if np.isnan(value) else str(int(value)) for value in sample.tolist()]
-    return "truth" if _agrees_with_sets(labels, sets) else None
+    labels: list[str | None] = []
+    for value in sample.tolist():
+        if np.isnan(value):
+            labels.append(None)
+        else:
+            labels.append(str(int(value)))
+    if _agrees_with_sets(labels, sets):
+        return "truth"
+    return None
 
 
 def category_exclusion_reason(
@@ -84,16 +93,21 @@ def category_exclusion_reason(
 ) -> str | None:
     """Return why a column of categories is no feature, a key of _REASONS; None if it may be one."""
     # A cell may hold several labels, as the column of another annotator does: the first is compared.
-    first_labels = []
+    first_labels: list[str | None] = []
     for row in _sample_rows(len(words)).tolist():
         word = words[row]
-        first_labels.append(None if word is None else word.split(separator)[0].strip())
+        if word is None:
+            first_labels.append(None)
+        else:
+            first_labels.append(word.split(separator)[0].strip())
     if _TRUTHS.fullmatch(name.lower()) or (sets is not None and _agrees_with_sets(first_labels, sets)):
         return "truth"
     values = {*words} - {None}
     n_cells = sum(word is not None for word in words)
     all_different = n_cells >= MIN_CELLS and len(values) == n_cells  # a categorical type overrules less than that
-    return "identifier" if all_different or len(values) > MAX_VALUES else None
+    if all_different or len(values) > MAX_VALUES:
+        return "identifier"
+    return None
 
 
 def numbers_rows(name: str, values: NDArray[np.float32]) -> bool:

@@ -47,7 +47,9 @@ class OnDiskFeatures:
             isinstance(array, np.memmap) and array.flags.c_contiguous and array.dtype in (np.float32, np.uint8)
         )
         if not is_supported or array.ndim < 2:
-            kind = f"{array.dtype} {list(array.shape)}" if isinstance(array, np.ndarray) else "an archive"
+            kind = "an archive"
+            if isinstance(array, np.ndarray):
+                kind = f"{array.dtype} {list(array.shape)}"
             raise ValueError(f"{self.path} must hold float32 or uint8 [n, ...], row after row; got {kind}.")
         self.shape = torch.Size(array.shape)
         self._numpy_dtype = array.dtype
@@ -68,7 +70,9 @@ class OnDiskFeatures:
     @property
     def dtype(self) -> torch.dtype:
         """Return the type of the tensors that are read: uint8 for images, otherwise torch's default."""
-        return torch.uint8 if self._numpy_dtype == np.uint8 else torch.get_default_dtype()
+        if self._numpy_dtype == np.uint8:
+            return torch.uint8
+        return torch.get_default_dtype()
 
     def __getitem__(self, row: int | Tensor) -> Tensor:
         if isinstance(row, Tensor):

@@ -88,7 +88,10 @@ class PatchParameters:
     @classmethod
     def of(cls, learned: PatchFeatures) -> PatchParameters:
         """Return the tensors of learned features."""
-        tensors = [torch.from_numpy(np.asarray(getattr(learned, name), dtype=np.float32)) for name in ARRAYS]
+        tensors = []
+        for name in ARRAYS:
+            array = np.asarray(getattr(learned, name), dtype=np.float32)
+            tensors.append(torch.from_numpy(array))
         return cls(learned.mirrored, *tensors)
 
     def features(self, pictures: Tensor) -> Tensor:
@@ -125,7 +128,9 @@ def learn_patches(sample: NDArray[np.uint8], pixels: ImageSpec, sets: NDArray[np
     upright = _principal_components(plain.sqrt())
     mirrored = _principal_components(both.sqrt())
     is_mirrored = sets is not None and _prefers(mirrored.features, upright.features, sets)
-    chosen = mirrored if is_mirrored else upright
+    chosen = upright
+    if is_mirrored:
+        chosen = mirrored
     return PatchFeatures(pixels, is_mirrored, filters.numpy(), offset.numpy(), chosen.mean, chosen.axes)
 
 
@@ -210,7 +215,9 @@ def patch_side(side: int) -> int:
 def pool_responses(pictures: Tensor, filters: Tensor, offset: Tensor) -> Tensor:
     """Return the mean responses [n, m] to each filter and to its negative in the parts of pictures [n, channels, side, side]."""
     size = filters.shape[-1]
-    stride = 2 if pictures.shape[-1] >= LARGE_SIDE else 1
+    stride = 1
+    if pictures.shape[-1] >= LARGE_SIDE:
+        stride = 2
     mean = functional.avg_pool2d(pictures.mean(1, keepdim=True), size, stride)
     mean_square = functional.avg_pool2d(pictures.square().mean(1, keepdim=True), size, stride)
     contrast = ((mean_square - mean.square()).clamp_min(0) + CONTRAST).rsqrt()

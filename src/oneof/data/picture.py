@@ -78,7 +78,9 @@ def decode_pixels(image: Any, channels: int, side: int) -> NDArray[np.uint8]:
 
     The first frame is rotated as its EXIF data say and put on white; the middle is cropped to a square.
     """
-    mode = "L" if channels == 1 else "RGB"
+    mode = "RGB"
+    if channels == 1:
+        mode = "L"
     image.draft(mode, (2 * side, 2 * side))  # a large JPEG is decoded at a smaller size
     ImageOps.exif_transpose(image, in_place=True)
     if image.mode == "F":

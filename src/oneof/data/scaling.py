@@ -99,8 +99,9 @@ class RawAndRankScaling:
             raw_scale = torch.where(is_indicator, raw.scale.clamp(max=1.0), raw.scale)
         score_range = scores.amax(0) - scores.amin(0)
         rank_scale = torch.where(is_indicator, _inverse(score_range), ranks.scale)
-        # With both halves visible, divide by the root of two, so that squared distances stay as large as with one.
-        divisor = 2**0.5 if self.raw and self.ranks else 1
+        divisor = 1.0
+        if self.raw and self.ranks:  # both halves are visible: squared distances stay as large as with one
+            divisor = 2**0.5
         weights = torch.tensor([self.raw is not None, self.ranks], dtype=x.dtype) / divisor
         scale = torch.cat([raw_scale * float(weights[0]), rank_scale * float(weights[1])])
         return Affine(torch.cat([raw.shift, ranks.shift]), scale)

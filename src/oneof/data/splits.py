@@ -31,7 +31,9 @@ def split_rows(rows: NDArray[np.intp], k: int, groups: Any = None, seed: int = 0
         The held-out rows are None where there are too few rows or groups to hold any out.
     """
     rng = np.random.default_rng(seed)
-    row_groups = rows if groups is None else np.asarray(groups)[rows]
+    row_groups: NDArray[Any] = rows
+    if groups is not None:
+        row_groups = np.asarray(groups)[rows]
     _, group_codes = np.unique(row_groups, return_inverse=True)
     group_order = rng.permutation(group_codes.max() + 1)
     shuffled = rows[np.argsort(group_order[group_codes], kind="stable")]  # rows of one group stay together
@@ -67,6 +69,8 @@ def cross_fit_splits(groups: NDArray[Any], k: int, seed: int) -> list[tuple[NDAr
     splits = []
     for number in range(fold_of_row.max() + 1):
         is_held_out = fold_of_row == number
-        is_trained = ~is_held_out if not is_held_out.all() else is_held_out
+        is_trained = ~is_held_out
+        if is_held_out.all():
+            is_trained = is_held_out
         splits.append((rng.permutation(np.flatnonzero(is_trained)), np.flatnonzero(is_held_out)))
     return splits

@@ -72,10 +72,9 @@ class Table:
         if duplicates:
             examples = []
             for spellings in duplicates[:3]:
-                examples.append(" = ".join(ascii(label) for label in spellings))
-            shown = "; ".join(examples)
+                examples.append(" = ".join(map(ascii, spellings)))
             lines.append(
-                f"{len(duplicates)} labels look like others, as {shown}: write them in one way if they are one."
+                f"{len(duplicates)} labels look like others, as {'; '.join(examples)}: write them in one way if they are one."
             )
         return lines
 
@@ -129,7 +128,10 @@ def read_table(source: Any, roles: ColumnRoles = ColumnRoles(), *, bare: bool = 
         # Exclusions narrow the candidate sets of the table rather than replace them.
         roles = replace(roles, candidates="candidates")
     resolved, left_out, texts = _resolve(opened, roles)
-    supervision = [name for name in (roles.candidates, roles.exclude, roles.gold, roles.group) if name]
+    supervision = []
+    for name in (roles.candidates, roles.exclude, roles.gold, roles.group):
+        if name:
+            supervision.append(name)
     columns, cells = _read_cells(opened, resolved, supervision)
     if not len(columns):
         raise ValueError(f"{opened.name} must have at least one row; got none.")
@@ -188,7 +190,9 @@ def check_has_columns(source: Any) -> None:
 
 def _check_feature_kind(opened: TableSource, name: str, is_date: bool) -> None:
     """Check that a column holds dates, or numbers, as it did in training."""
-    expected_kind = "date" if is_date else "number"
+    expected_kind = "number"
+    if is_date:
+        expected_kind = "date"
     if opened.kinds[name] in (expected_kind, "blank"):
         return
     # A column that Arrow takes for text may still hold numbers or dates only: its cells decide.
@@ -253,7 +257,9 @@ def _resolve(opened: TableSource, requested: ColumnRoles) -> tuple[ColumnRoles, 
     embedded = []
     left_out = {}
     for name, kind in unassigned.items():
-        use = texts[name].use if name in texts else kind
+        use: str = kind
+        if name in texts:
+            use = texts[name].use
         if use == "number":
             features.add(name)
         elif use == "category":
@@ -266,9 +272,9 @@ def _resolve(opened: TableSource, requested: ColumnRoles) -> tuple[ColumnRoles, 
         resolved,
         features=tuple(name for name in opened.names if name in features),
         categories=tuple(name for name in opened.names if name in categories),
-        text=(*resolved.text, *embedded),
-        text_model=MODELS["text"] if embedded else resolved.text_model,
     )
+    if embedded:
+        resolved = replace(resolved, text=(*resolved.text, *embedded), text_model=MODELS["text"])
     return resolved, left_out, texts
 
 
@@ -302,10 +308,13 @@ def _read_array_file(path: Path, roles: ColumnRoles) -> Table:
     """Read a file of arrays, such as npz, which holds features, candidate sets and perhaps true labels, and nothing else."""
     x, sets, labels, labels_key = read_arrays(path, roles.separator, roles.empty, roles.unpacked)
     gold = None
-    if roles.gold == labels_key:
+    columns_needed = [roles.exclude]
+    if roles.gold == labels_key and labels is not None:
         gold = labels
-    missing_gold = roles.gold if gold is None else None
-    for name in (roles.exclude, missing_gold, roles.group, *roles.non_numeric):
+    else:
+        columns_needed.append(roles.gold)
+    columns_needed += [roles.group, *roles.non_numeric]
+    for name in columns_needed:
         if name:
             raise ValueError(f"column {name!r} must be in a table of columns; {path} has features and sets only.")
     requested = replace(roles, candidates=None, gold=None)
@@ -328,10 +337,17 @@ def _read_cells(source: TableSource, roles: ColumnRoles, other_columns: list[str
     for name in roles.categories:
         non_numeric[name] = [_category_value(cell) for cell in cells[name]]
     for name in roles.text:
-        non_numeric[name] = [None if is_missing(cell) else str(cell) for cell in cells[name]]
+        non_numeric[name] = [_text_value(cell) for cell in cells[name]]
     for name in roles.image:
         non_numeric[name] = [picture_cell(cell) for cell in cells[name]]
     return Columns(source.name, numbers, list(roles.features), non_numeric), cells
+
+
+def _text_value(cell: Any) -> str | None:
+    """Return a text, or None where it is missing."""
+    if is_missing(cell):
+        return None
+    return str(cell)
 
 
 def _category_value(cell: Any) -> str | None:
@@ -363,10 +379,12 @@ def _drop_non_features(
             reasons[name] = reason
     if not reasons:
         return columns, roles, {}
-    positions = [j for j, name in enumerate(columns.names) if name not in reasons]
-    names = [columns.names[j] for j in positions]
-    numbers = np.ascontiguousarray(columns.numbers[:, positions])
-    non_numeric = {name: values for name, values in columns.non_numeric.items() if name not in reasons}
+    names = [name for name in columns.names if name not in reasons]
+    is_feature = np.array([name not in reasons for name in columns.names], dtype=bool)
+    numbers = np.ascontiguousarray(columns.numbers[:, is_feature])
+    non_numeric = dict(columns.non_numeric)
+    for name in reasons:
+        non_numeric.pop(name, None)
     categories = tuple(name for name in roles.categories if name in non_numeric)
     roles = replace(roles, features=tuple(names), categories=categories)
     return Columns(columns.source, numbers, names, non_numeric), roles, reasons

@@ -13,6 +13,7 @@ import pyarrow.compute
 
 from oneof.data.files.source import TableSource, is_blank
 from oneof.data.images import ENDINGS
+from oneof.storage.printable import plural
 
 MAX_VALUES = 1000  # of a category: beyond it a column names rows rather than kinds
 MAX_PLAIN_VALUES = 40  # of a category whose values all have a feature of their own; see `oneof.data.encode`
@@ -84,7 +85,9 @@ def decide_texts(source: TableSource, names: Sequence[str]) -> dict[str, TextUse
 
 def decide_text(name: str, profile: TextProfile) -> TextUse:
     """Decide what one column of text is by the counts of its cells."""
-    count = f"{len(profile.values):,}" if len(profile.values) <= MAX_VALUES else f"more than {MAX_VALUES:,}"
+    count = f"{len(profile.values):,}"
+    if len(profile.values) > MAX_VALUES:
+        count = f"more than {MAX_VALUES:,}"
     if not profile.cells:
         return TextUse("blank", "no value")
     if not profile.non_numbers:
@@ -104,7 +107,7 @@ def decide_text(name: str, profile: TextProfile) -> TextUse:
 
 def category_reason(kind: str, values: int, gaps: bool) -> str:
     """Say how many values a category has, and what becomes of gaps and rare values."""
-    parts = [f"{kind} with {values:,} {'value' if values == 1 else 'values'}"]
+    parts = [f"{kind} with {values:,} {plural('value', values)}"]
     if gaps:
         parts.append("gaps are a value of their own")
     if values > MAX_PLAIN_VALUES:

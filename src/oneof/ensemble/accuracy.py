@@ -118,7 +118,9 @@ class HeldOutEval(NamedTuple):
     @property
     def covering(self) -> float:
         """Return the share of rows whose predicted label lies in the set; 1 without rows."""
-        return float(self.covered.mean()) if len(self.gold) else 1.0
+        if not len(self.gold):
+            return 1.0
+        return float(self.covered.mean())
 
 
 def sample_order(n: int) -> IntArray:
@@ -133,7 +135,9 @@ def gold_of_random_sample(gold: IntArray) -> IntArray:
     """
     order = sample_order(len(gold))
     is_unknown = gold[order] < 0
-    n_sampled = int(is_unknown.argmax()) if is_unknown.any() else len(order)
+    n_sampled = len(order)
+    if is_unknown.any():
+        n_sampled = int(is_unknown.argmax())
     if n_sampled >= 4 * GOLD_SAMPLE_ROWS:
         n_sampled //= 2
     sampled = np.full(len(gold), -1)
@@ -214,8 +218,12 @@ def measure_labels(is_right: BoolArray, is_known: BoolArray) -> LabelAccuracy | 
 
 def binomial_interval(hits: int, n: int, tail: float = 0.025) -> tuple[float, float]:
     """Return the interval of Clopper and Pearson for a share, with this probability outside at each end."""
-    low = 0.0 if hits == 0 else float(betaincinv(hits, n - hits + 1, tail))
-    high = 1.0 if hits == n else float(betaincinv(hits + 1, n - hits, 1 - tail))
+    low = 0.0
+    if hits > 0:
+        low = float(betaincinv(hits, n - hits + 1, tail))
+    high = 1.0
+    if hits < n:
+        high = float(betaincinv(hits + 1, n - hits, 1 - tail))
     return low, high
 
 
@@ -224,7 +232,9 @@ def _share_missing_truth(evaluated: HeldOutEval) -> float:
     if not len(evaluated.gold):
         return 0.0
     share = float(probability_of_missing(evaluated.probabilities, evaluated.candidates).mean())
-    return share if share >= MIN_MISSING_SHARE else 0.0
+    if share < MIN_MISSING_SHARE:
+        return 0.0
+    return share
 
 
 def _upper_bound(evaluated: HeldOutEval, missing_share: float) -> float:

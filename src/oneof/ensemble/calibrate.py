@@ -1,4 +1,4 @@
-"""When to abstain and which sets to predict, learned from rows that the models were not trained on, where these show it."""
+"""Learn when to abstain and which sets to predict, from rows that the models were not trained on."""
 
 from typing import Any
 

@@ -51,9 +51,17 @@ class Model:
     @property
     def learners(self) -> dict[str, float]:
         """Return the weight of each kind of learner."""
-        names = ["linear" if member.is_linear else "networks" for member in self.members]
+        names = []
+        for member in self.members:
+            if member.is_linear:
+                names.append("linear")
+            else:
+                names.append("networks")
         for model in self.others:
-            names.append(model.name if isinstance(model, SklearnModel) else model.kind)
+            if isinstance(model, SklearnModel):
+                names.append(model.name)
+            else:
+                names.append(model.kind)
         totals = dict.fromkeys(names, 0.0)
         for name, weight in zip(names, self.weights, strict=True):
             totals[name] = round(totals[name] + weight, 4)
@@ -70,23 +78,41 @@ class Model:
 
     def with_fitted(self, learners: Sequence[FittedLearner], weights: NDArray[np.floating[Any]]) -> Model:
         """Return the model with these learners, networks first."""
-        is_network = np.array([learner.training is not None for learner in learners])
-        members = [learner.model for learner in learners if learner.training is not None]
-        others = [learner.model for learner in learners if learner.training is None]
-        shares = [*weights[is_network].tolist(), *weights[~is_network].tolist()]
-        return replace(self, members=tuple(members), others=tuple(others), shares=tuple(shares))
+        members = []
+        member_shares = []
+        others = []
+        other_shares = []
+        for learner, weight in zip(learners, weights.tolist(), strict=True):
+            if learner.training is not None:
+                members.append(learner.model)
+                member_shares.append(weight)
+            else:
+                others.append(learner.model)
+                other_shares.append(weight)
+        shares = (*member_shares, *other_shares)
+        return replace(self, members=tuple(members), others=tuple(others), shares=shares)
 
     def without_zero_weights(self) -> Model:
         """Return the model without learners whose weight is zero."""
         n_members = len(self.members)
-        members = [member for member, weight in zip(self.members, self.weights[:n_members], strict=True) if weight > 0]
-        others = [model for model, weight in zip(self.others, self.weights[n_members:], strict=True) if weight > 0]
+        members = []
+        for member, weight in zip(self.members, self.weights[:n_members], strict=True):
+            if weight > 0:
+                members.append(member)
+        others = []
+        for model, weight in zip(self.others, self.weights[n_members:], strict=True):
+            if weight > 0:
+                others.append(model)
         shares = [weight for weight in self.weights if weight > 0]
         return replace(self, members=tuple(members), others=tuple(others), shares=tuple(shares))
 
     def on_cpu(self) -> Model:
         """Return the model with its networks on tables on the CPU."""
-        members = [on_cpu(member) if isinstance(member, TableNetworks) else member for member in self.members]
+        members = []
+        for member in self.members:
+            if isinstance(member, TableNetworks):
+                member = on_cpu(member)
+            members.append(member)
         return replace(self, members=tuple(members))
 
     def blocks(self, x: NDArray[Any]) -> Iterator[tuple[slice, Tensor]]:

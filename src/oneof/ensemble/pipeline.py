@@ -1,4 +1,4 @@
-"""From examples to a classifier and the label of every row: the one path of tables, votes and pictures.
+"""Fit a classifier and the label of every row: the one path of tables, votes and pictures.
 
 1. Sets that seem to miss the truth are found and not learned from.
 2. A kernel regression that leaves each row out weighs its candidates, once for every scaling of the features. The agreement with the
@@ -58,6 +58,7 @@ from oneof.learners.kernel import CrossFitScores, KernelConfig, KernelScores, cr
 from oneof.metrics import CRITERIA, MEANS
 from oneof.storage.rows import Row
 from oneof.training.device import device_for, device_for_pictures
+from oneof.training.parallel import start_workers
 from oneof.training.processes import check_rows, current_group
 from oneof.training.state import Fit
 
@@ -76,9 +77,15 @@ def fit(
     if data.features.shape[1] == 0:
         return resolve_votes_alone(data, config.seed)
     context, evaluation_gold = make_context(data, config, resources, warm_start)
+    with context.resources.limited_threads():
+        return fit_ensemble(data, context, evaluation_gold)
 
+
+def fit_ensemble(data: Dataset, context: Context, evaluation_gold: IntArray) -> FitResult:
+    """Fit the learners of a context; `evaluation_gold` [n] measures the accuracy where it is known."""
     # 1. Which sets to learn from.
-    training_sets, kernel_scores = choose_training_sets(data, context)
+    with start_workers(context.resources.n_workers):
+        training_sets, kernel_scores = choose_training_sets(data, context)
 
     # 2. and 3. The learners, in the order in which they need each other.
     kernels = fit_kernel_stage(data, training_sets, kernel_scores, context)
@@ -88,7 +95,7 @@ def fit(
         networks = fit_networks(data, training_sets, kernels, context)
     representation = represent_rows(data, networks)
     eval_rows = choose_eval_rows(*training_sets.shape)
-    cross_fitted = cross_fit_eval_rows(data, representation, eval_rows)
+    cross_fitted = cross_fit_eval_rows(data, representation, eval_rows, context)
     kernels = choose_kernel_targets(data, training_sets, kernels, eval_rows, cross_fitted, context)
     soft_labels = make_soft_labels(data, training_sets, networks.learners, kernels.soft_labels)
     targets = Targets(training_sets, soft_labels)
@@ -97,7 +104,7 @@ def fit(
     # 4. Their weights, and the label of every row.
     learners = [*networks.best, *label_learners.learners]
     weights = weigh_learners(learners, data, context)
-    weighted_learners = [learner for learner, weight in zip(learners, weights, strict=True) if weight > 0]
+    weighted_learners = with_positive_weight(learners, weights)
     predictions = combine_predictions(learners, weights).mask_unobserved(data.observed)
     resolved = resolve_labels(data, predictions, allowed_labels(data, weighted_learners, networks.sets))
 
@@ -113,7 +120,9 @@ def fit(
 
     model = Model(data.classes, data.encoding, (), calibrate(evaluated, accuracy)).with_fitted(learners, weights)
     weighted_model = model.without_zero_weights()
-    rule = "size and device" if data.are_pictures else context.criterion  # what chose the settings
+    rule = context.criterion  # what chose the settings
+    if data.are_pictures:
+        rule = "size and device"
     return FitResult(
         model=weighted_model.on_cpu(),
         purified=describe_rows(data, weighted_learners, resolved, representation, context),
@@ -135,7 +144,9 @@ def make_context(
     known = (*MEANS, *CRITERIA)
     if config.criterion not in known:
         raise ValueError(f"criterion must be one of {', '.join(known)}; got {config.criterion!r}.")
-    evaluation_gold = data.audit_labels if (data.audit_labels != UNKNOWN).any() else gold_of_random_sample(data.gold)
+    evaluation_gold = gold_of_random_sample(data.gold)
+    if (data.audit_labels != UNKNOWN).any():
+        evaluation_gold = data.audit_labels
     selection_gold = np.where(evaluation_gold != UNKNOWN, UNKNOWN, data.gold)
     if (selection_gold != UNKNOWN).sum() < MIN_GOLD:
         selection_gold = np.full(len(data), UNKNOWN)
@@ -154,7 +165,7 @@ def make_context(
         ensemble = ensemble.for_size(*data.candidates.mask.shape)
     context = Context(
         config=replace(config, ensemble=ensemble, seed=seed),
-        resources=replace(resources, device=device),
+        resources=replace(resources, device=device, are_ranks=data.are_pictures),
         warm_start=warm_start,
         selection_gold=selection_gold,
         evaluation_sets=replace_by_gold(data.candidates.mask, selection_gold),
@@ -201,11 +212,16 @@ def represent_rows(data: Dataset, networks: NetworkStage) -> FloatArray:
     return model.features(data.features)
 
 
-def cross_fit_eval_rows(data: Dataset, representation: FloatArray, eval_rows: IntArray) -> CrossFitScores:
+def cross_fit_eval_rows(
+    data: Dataset, representation: FloatArray, eval_rows: IntArray, context: Context
+) -> CrossFitScores:
     """Return scores on which a row's own set had no influence."""
-    features = data.plain_features(eval_rows) if data.are_pictures else representation[eval_rows]
+    features = representation[eval_rows]
+    if data.are_pictures:
+        features = data.plain_features(eval_rows)
     sets = data.candidates.mask[eval_rows]
-    return cross_fit_scores(features, sets, with_best_gamma(features, sets))
+    kernel = with_best_gamma(features, sets)
+    return cross_fit_scores(features, sets, kernel, map_folds=context.resources.map)
 
 
 def choose_independent_scores(
@@ -217,7 +233,9 @@ def choose_independent_scores(
     all, the kernel would show that nothing was learned.
     """
     heaviest = learners[int(weights.argmax())]
-    return heaviest.oof.mean[eval_rows] if heaviest.is_nested else cross_fitted.from_resolved
+    if heaviest.is_nested:
+        return heaviest.oof.mean[eval_rows]
+    return cross_fitted.from_resolved
 
 
 def describe_rows(
@@ -225,7 +243,9 @@ def describe_rows(
 ) -> pa.Table:
     """Return a row for every example: its label with the evidence, removals, similar rows and the gain of reviewing it."""
     trained = trained_networks(learners)
-    neighbours, gain = find_evidence(representation, resolved.distribution, resolved.ask, context.resources.device)
+    neighbours, gain = find_evidence(
+        representation, resolved.distribution, resolved.ask, context.resources.device, context.resources.map
+    )
     more = {
         "removed": removals_table(trained, data.reviewed_sets, data.classes),
         "trained": training_counts(trained, len(data)),
@@ -233,6 +253,11 @@ def describe_rows(
         "gain": pa.array(gain),
     }
     return purified_table(data, resolved, more)
+
+
+def with_positive_weight(learners: Sequence[FittedLearner], weights: FloatArray) -> list[FittedLearner]:
+    """Return the learners that count."""
+    return [learner for learner, weight in zip(learners, weights, strict=True) if weight > 0]
 
 
 def trained_networks(learners: Sequence[FittedLearner]) -> list[Fit]:

@@ -62,7 +62,7 @@ def search_on_ray(
     storage: str,
     asked: Row,
     *,
-    say: Callable[[str], None] = lambda line: None,
+    echo: Callable[[str], None] = lambda line: None,
 ) -> Tuned:
     """Try settings as `search_settings` does, one on every core of the cluster that RAY_ADDRESS names, else of this machine.
 
@@ -99,7 +99,7 @@ def search_on_ray(
                 study.tell(current.trial, result)
             else:
                 study.tell(current.trial, state=optuna.trial.TrialState.PRUNED)
-            say(describe_trial(current.number, trials, result, current.setting))
+            echo(describe_trial(current.number, trials, result, current.setting))
             _begin_next(optuna, study, config, current.actor, numbers, running)
     finally:
         if started_here:

@@ -84,7 +84,7 @@ def removals_table(trained: Sequence[Fit], sets: BoolArray, classes: Sequence[st
     for fitted in trained:
         if fitted.removals is None:
             continue
-        trial, position, label, event, margin = (column.cpu() for column in fitted.removals)
+        trial, position, label, event, margin = [column.cpu() for column in fitted.removals]
         row_parts.append(fitted.rows.cpu()[trial, position].numpy())
         label_parts.append(label.numpy())
         round_parts.append(event.numpy())
@@ -104,8 +104,10 @@ def removals_table(trained: Sequence[Fit], sets: BoolArray, classes: Sequence[st
     mean_margin = np.add.reduceat(margins[order], starts) / counts
     names = pa.array(classes, pa.string())
     columns = (names.take(pa.array(label_index[median])), event_index[median], mean_margin, counts)
-    cast = [pa.array(column).cast(field.type) for column, field in zip(columns, REMOVAL, strict=True)]
-    return list_array(row[median], len(sets), pa.StructArray.from_arrays(cast, fields=list(REMOVAL)))
+    arrays = []
+    for column, field in zip(columns, REMOVAL, strict=True):
+        arrays.append(pa.array(column).cast(field.type))
+    return list_array(row[median], len(sets), pa.StructArray.from_arrays(arrays, fields=list(REMOVAL)))
 
 
 def describe_fit(
@@ -148,9 +150,14 @@ def training_record(trained: Sequence[Fit]) -> dict[str, Any]:
             values = fitted.history[name].tolist()  # [epochs][t]
             missing = [None] * len(values[0])
             for epoch in range(n_epochs):
-                by_epoch[epoch] += values[epoch] if epoch < len(values) else missing
+                if epoch < len(values):
+                    by_epoch[epoch] += values[epoch]
+                else:
+                    by_epoch[epoch] += missing
         columns[name] = by_epoch
-    chosen = [epoch for fitted in trained for epoch in fitted.epoch.tolist()]
+    chosen = []
+    for fitted in trained:
+        chosen += fitted.epoch.tolist()
     return {"trials": len(chosen), "epochs": n_epochs, "columns": columns, "chosen": chosen}
 
 

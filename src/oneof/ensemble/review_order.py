@@ -1,5 +1,6 @@
 """Order rows for review by how many labels an answer is expected to correct, and find each row's nearest settled rows."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 
 from oneof.learners.kernel import influence
 from oneof.storage.sheets import list_array
+from oneof.training.parallel import Map, map_here
 
 K = 5  # neighbours
 _MAX_QUERIES = 20_000  # rows whose neighbours are computed
@@ -17,11 +19,12 @@ _MAX_ORDERED = 2000  # rows put in order; nobody reviews more before the next fi
 _MIN_EFFECT = 0.01  # smaller effects of an answer on the doubt about another row are set to zero
 _MAX_EFFECT = 0.9
 _BATCH_SIZE = 512  # rows whose neighbours are computed at a time
+_JOB_SIZE = 4 * _BATCH_SIZE  # rows that a worker process is given
 Floats = NDArray[np.floating[Any]]
 
 
 def find_evidence(
-    x: Floats, shares: Floats, ask: NDArray[np.bool_], device: Any = "cpu"
+    x: Floats, shares: Floats, ask: NDArray[np.bool_], device: Any = "cpu", map_queries: Map = map_here
 ) -> tuple[pa.ListArray, NDArray[np.float32]]:
     """Return the nearest settled rows of each row, nearest first, and the expected gain of reviewing it.
 
@@ -38,6 +41,8 @@ def find_evidence(
         Whether a row should be reviewed; the others are settled.
     device : str or torch.device
         Where distances are computed.
+    map_queries
+        Computes the neighbours of blocks of rows, perhaps in worker processes.
     """
     n = len(x)
     gain = expected_gain(x.astype(np.float64), shares.astype(np.float64), ask)
@@ -50,7 +55,9 @@ def find_evidence(
         to_review = np.flatnonzero(ask)
         largest_gain_first = to_review[np.argsort(-gain[to_review], kind="stable")]
         queries = np.sort(largest_gain_first[:_MAX_QUERIES])
-    neighbours = nearest(x, queries, settled, device)
+    blocks = [queries[start : start + _JOB_SIZE] for start in range(0, len(queries), _JOB_SIZE)]
+    found = map_queries(partial(nearest, x, among=settled, device=device), blocks)
+    neighbours = np.concatenate([nearest(x, queries[:0], settled, device), *found])
     exists = neighbours >= 0
     query_index = exists.nonzero()[0]
     return list_array(queries[query_index], n, pa.array(neighbours[exists])), gain

@@ -1,8 +1,8 @@
-"""A wider search, on Optuna: settings are tried one after another, poor ones are stopped early, and no trial is ever lost.
+"""Search settings of the networks with Optuna: poor settings are stopped early, and no trial is ever lost.
 
-A setting is tried as a stack of networks, one per fold. What the other rows say (with the features seen in the setting's way)
-purifies the sets that a network trains on; it is asked about the *original* sets of the rows that it held out, which are the same
-for every setting. The score is the mean of covering rate and approximated accuracy there. No true label is used anywhere.
+A setting is tried as a stack of networks, one per fold. The leave-one-out kernel, with the features scaled as in the setting, removes
+labels from the sets that a network trains on. Its score is the mean of covering rate and approximated accuracy on the *original* sets of
+its held-out rows, which are the same for every setting. No true label is used anywhere.
 """
 
 from collections.abc import Callable, Iterator
@@ -130,9 +130,9 @@ def scores(folds: Folds, setting: Row) -> Iterator[float]:
 
 
 def search_settings(
-    folds: Folds, trials: int, storage: str, spec: Row, *, say: Callable[[str], None] = lambda line: None
+    folds: Folds, trials: int, storage: str, spec: Row, *, echo: Callable[[str], None] = lambda line: None
 ) -> Tuned:
-    """Try settings until there are so many in the storage, which must be of the same search (`asked`), and take the best.
+    """Try settings until there are so many in the storage, which must be of the same search (`spec`), and return the best.
 
     Every trial draws from a seed of its own and from what was finished before it, so a search that was killed and repeated tries
     what it would have tried. One process at a time.
@@ -142,7 +142,7 @@ def search_settings(
     for number in range(len(finished_trials(study)), trials):
         trial, setting = ask_setting(optuna, study, folds.context.config.seed, number)
         value = _try(optuna, study, trial, scores(folds, setting))
-        say(describe_trial(number, trials, value, setting))
+        echo(describe_trial(number, trials, value, setting))
     return best_setting(study)
 
 
@@ -152,7 +152,8 @@ def ask_setting(optuna: Any, study: Any, seed: int, number: int) -> tuple[Any, R
     if number == 0:
         study.enqueue_trial(FIRST)
     trial = study.ask()
-    return trial, _as_setting({name: _suggest(trial, name, choices) for name, choices in RANGES.items()})
+    sampled = {name: _suggest(trial, name, choices) for name, choices in RANGES.items()}
+    return trial, _as_setting(sampled)
 
 
 def best_setting(study: Any) -> Tuned:
@@ -183,14 +184,14 @@ def read_setting(path: Path) -> dict[str, Any]:
 
 
 def load_optuna() -> Any:
-    """Optuna, if it is installed."""
+    """Import Optuna, and keep it quiet."""
     optuna = load_package("optuna", "a search")
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna
 
 
 def open_study(optuna: Any, storage: str, spec: Row, length: int) -> Any:
-    """The study in the storage, new or begun; what a killed run was in the middle of has failed."""
+    """Open the study in the storage, new or begun; mark trials that a killed run has left behind as failed."""
     pruner = optuna.pruners.MedianPruner(n_startup_trials=4, n_warmup_steps=length // 3)
     try:
         study = optuna.create_study(
@@ -212,7 +213,11 @@ def open_study(optuna: Any, storage: str, spec: Row, length: int) -> Any:
 
 def finished_trials(study: Any) -> list[Any]:
     """Return the trials that ended, also those that were stopped early."""
-    return [trial for trial in study.get_trials(deepcopy=False) if trial.state.name in ("COMPLETE", "PRUNED")]
+    finished = []
+    for trial in study.get_trials(deepcopy=False):
+        if trial.state.name in ("COMPLETE", "PRUNED"):
+            finished.append(trial)
+    return finished
 
 
 def _suggest(trial: Any, name: str, choices: Any) -> Any:
@@ -222,11 +227,13 @@ def _suggest(trial: Any, name: str, choices: Any) -> Any:
 
 
 def _as_setting(sampled: Row) -> Row:
-    return sampled | {"hidden": [int(width) for width in sampled["hidden"].split(",") if width]}
+    """Return what Optuna sampled as a setting: the hidden layers are a list there, and a text in Optuna."""
+    widths = [int(width) for width in sampled["hidden"].split(",") if width]
+    return {**sampled, "hidden": widths}
 
 
 def _try(optuna: Any, study: Any, trial: Any, values: Iterator[float]) -> float | None:
-    """The score after the last epoch; None if it was stopped, being below the median of those before it."""
+    """Return the score after the last epoch; None if the trial was stopped, being below the median of those before it."""
     value = 0.0
     for epoch, value in enumerate(values, 1):
         trial.report(value, epoch)

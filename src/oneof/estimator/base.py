@@ -129,7 +129,8 @@ class BasePartialLabelClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMe
         ids = None
         if votes is not None:
             check_alone_with_votes(y, prior)
-            votes = votes if isinstance(votes, Votes) else read_votes(votes)
+            if not isinstance(votes, Votes):
+                votes = read_votes(votes)
             X, ids = split_items(X, items)
         elif items is not None:
             raise ValueError("items must be left out without votes, whose rows they are. Pass votes=, or drop items.")
@@ -149,6 +150,9 @@ class BasePartialLabelClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMe
         gold_indices = check_gold(gold, self.classes_, n)
         if prior is not None:
             counts = check_prior(prior, n, len(self.classes_))
+        observed = None
+        if is_unreadable is not None:
+            observed = ~is_unreadable
         data = Dataset.build(
             features,
             candidates,
@@ -156,7 +160,7 @@ class BasePartialLabelClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMe
             prior=counts,
             gold=gold_indices,
             groups=groups,
-            observed=None if is_unreadable is None else ~is_unreadable,
+            observed=observed,
         )
         config = self._config()
         checksum = data.fingerprint
@@ -239,7 +243,10 @@ class BasePartialLabelClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMe
         left out. Pass the answers to `fit` as sets of one label.
         """
         check_is_fitted(self)
-        table = self.run_.decided if hasattr(self, "run_") else decided_table(self.result_.purified, {})
+        if hasattr(self, "run_"):
+            table = self.run_.decided
+        else:
+            table = decided_table(self.result_.purified, {})
         order = asking_order(table)
         is_decided = table["decided"].to_numpy()[order]
         return np.asarray(order[~is_decided][: check_positive_int(n, "n")])
@@ -264,8 +271,11 @@ class BasePartialLabelClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMe
         """
         run = Run.open(folder)
         params, classes = read_stored(run.metadata.get(ESTIMATOR), run.model.classes, run.metadata["seed"])
-        param_names = cls._get_param_names()
-        self = cls(**{name: value for name, value in params.items() if name in param_names})
+        known_params = {}
+        for name in cls._get_param_names():
+            if name in params:
+                known_params[name] = params[name]
+        self = cls(**known_params)
         self.run_ = run
         self.classes_ = classes
         self.accuracy_ = AccuracyEstimate(**run.metadata["estimate"])

@@ -208,9 +208,12 @@ class PartialLabelClassifier(BasePartialLabelClassifier):
             n_numbers = len(encoding.components.axes)
             components = encoding.components(X[:, :n_numbers])
             others = X[:, n_numbers:]
-            return np.hstack([components, others.toarray() if issparse(X) else others], dtype=np.float32)
-        features = X.toarray() if issparse(X) else X
-        return np.asarray(features, dtype=self._dtype)
+            if issparse(others):
+                others = others.toarray()
+            return np.hstack([components, others], dtype=np.float32)
+        if issparse(X):
+            X = X.toarray()
+        return np.asarray(X, dtype=self._dtype)
 
     def __sklearn_tags__(self) -> Tags:
         tags: Tags = super().__sklearn_tags__()
@@ -218,11 +221,9 @@ class PartialLabelClassifier(BasePartialLabelClassifier):
         return tags
 
     def _train(self, data: Dataset, config: FitConfig) -> FitResult:
-        resources = Resources(
-            device=self.device,
-            n_jobs=resolve_n_jobs(self.n_jobs),
-            progress=type(self).__name__ if self.verbose else None,
-        )
+        resources = Resources(device=self.device, n_jobs=resolve_n_jobs(self.n_jobs))
+        if self.verbose:
+            resources = replace(resources, progress=type(self).__name__)
         with single_torch_thread():
             return fit(data, config, resources)
 
@@ -240,6 +241,9 @@ class PartialLabelClassifier(BasePartialLabelClassifier):
         purify = None
         if self.purify is not None:
             purify = get_instance(self.purify, PURIFY, Purify, "purify")
+        kernel = None
+        if self.prepurify:
+            kernel = EnsembleConfig.kernel
         ensemble = make_ensemble_config(
             network_settings,
             self.method,
@@ -250,6 +254,6 @@ class PartialLabelClassifier(BasePartialLabelClassifier):
             noise=self.noise,
             epochs=check_positive_int(self.epochs, "epochs"),
             batch_size=check_positive_int(self.batch_size, "batch_size"),
-            kernel=EnsembleConfig.kernel if self.prepurify else None,
+            kernel=kernel,
         )
         return FitConfig(ensemble, criterion=self.criterion, seed=seed_from(self.random_state))

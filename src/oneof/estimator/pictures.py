@@ -128,10 +128,9 @@ class PartialLabelImageClassifier(BasePartialLabelClassifier):
         return replace(data, features=patch_features(patches, pictures), encoding=encoding)
 
     def _config(self) -> FitConfig:
-        ensemble = EnsembleConfig(
-            purify=EnsembleConfig.purify if self.purify else None,
-            epochs=check_positive_int(self.epochs, "epochs"),
-        )
+        ensemble = EnsembleConfig(epochs=check_positive_int(self.epochs, "epochs"))
+        if not self.purify:
+            ensemble = replace(ensemble, purify=None)
         seed = seed_from(self.random_state)
         if self._learns_patches:
             n_networks = check_positive_int(self.n_estimators, "n_estimators") or EnsembleConfig.n_networks
@@ -141,7 +140,9 @@ class PartialLabelImageClassifier(BasePartialLabelClassifier):
 
     def _train(self, data: Dataset, config: FitConfig) -> FitResult:
         n_jobs = resolve_n_jobs(self.n_jobs, pictures=data.are_pictures)
-        resources = Resources(n_jobs=n_jobs, progress=type(self).__name__ if self.verbose else None)
+        resources = Resources(n_jobs=n_jobs)
+        if self.verbose:
+            resources = replace(resources, progress=type(self).__name__)
         if data.are_pictures:
             return fit(data, config, resources)
         with single_torch_thread():

@@ -16,16 +16,21 @@ HIDDEN = "hidden"  # as the search names it
 
 def write_settings(settings: Mapping[str, Any], path: Path) -> dict[str, Any]:
     """Write the settings that a search chose; return them under the estimator's names."""
-    params: dict[str, Any] = {}
-    for name, value in settings.items():
-        params[LAYER_SIZES if name == HIDDEN else name] = value
+    params = _renamed(settings, HIDDEN, LAYER_SIZES)
     write_json(params, path)
     return params
 
 
 def read_settings(path: Path) -> dict[str, Any]:
     """Read settings that `write_settings` wrote, under the names of the search."""
-    settings: dict[str, Any] = {}
-    for name, value in read_setting(path).items():
-        settings[HIDDEN if name == LAYER_SIZES else name] = value
-    return settings
+    return _renamed(read_setting(path), LAYER_SIZES, HIDDEN)
+
+
+def _renamed(settings: Mapping[str, Any], old: str, new: str) -> dict[str, Any]:
+    """Return settings with one of them under another name."""
+    renamed = {}
+    for name, value in settings.items():
+        if name == old:
+            name = new
+        renamed[name] = value
+    return renamed

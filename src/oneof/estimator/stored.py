@@ -79,7 +79,10 @@ def _labels_from_json(stored: Mapping[str, Any], names: list[str]) -> NDArray[An
 def _dtype(name: Any) -> np.dtype[Any]:
     """Return the NumPy type of numbers or text with this name; for any other name, that of Python objects."""
     is_known = isinstance(name, str) and len(name) > 1 and name[1] in "biufU" and name[2:].isdecimal()
-    return np.dtype(name if is_known else object)
+    if not is_known:
+        return np.dtype(object)
+    dtype: np.dtype[Any] = np.dtype(name)
+    return dtype
 
 
 def _to_json(value: Any) -> Any:

@@ -63,15 +63,20 @@ def resolve(source: Any, X: Any = None, *, items: Any = None, seed: int = 0, **s
     >>> resolved.labels.tolist()
     ['dog', 'cat', 'dog', 'cat', 'dog', 'cat']
     """
-    votes = source if isinstance(source, Votes) else read_votes(source, **settings)
+    if isinstance(source, Votes):
+        votes = source
+    else:
+        votes = read_votes(source, **settings)
     if X is None:
         if items is not None:
             raise ValueError("items must be left out without X, whose rows they are. Pass X, or drop items.")
         return _resolve_alone(votes, seed)
     fitted = PartialLabelClassifier(random_state=seed).fit(X, votes=votes, items=items)
     _, ids = split_items(X, items)
+    if ids is None:
+        ids = list(range(len(fitted.transduction_)))
     return VoteLabels(
-        items=list(range(len(fitted.transduction_))) if ids is None else ids,
+        items=ids,
         labels=fitted.transduction_,
         probabilities=np.asarray(fitted.label_probability_, dtype=np.float64),
         distribution=fitted.label_distributions_,

@@ -24,13 +24,15 @@ def check_alone_with_votes(y: Any, prior: Any) -> None:
 
 def split_items(X: Any, items: Any) -> tuple[Any, list[Any] | None]:
     """Return X without the column of the items' ids, and the ids of its rows; None if rows are identified by their numbers."""
-    names = [str(name) for name in X.columns] if is_frame(X) and hasattr(X, "dtypes") else []
-    if hasattr(X, "column_names"):
-        names = list(X.column_names)  # an Arrow table
+    names = []
+    if hasattr(X, "column_names"):  # an Arrow table
+        names = list(X.column_names)
+    elif is_frame(X) and hasattr(X, "dtypes"):
+        names = [str(name) for name in X.columns]
     if isinstance(items, str):
         if items not in names:
-            given = ", ".join(names[:8]) or "no named columns"
-            raise ValueError(f"items must be a column of X, or an id for each row; got {items!r}, X has {given}.")
+            listed = ", ".join(names[:8]) or "no named columns"
+            raise ValueError(f"items must be a column of X, or an id for each row; got {items!r}, X has {listed}.")
         return _without_column(X, items)
     if items is not None:
         return X, list(items)
@@ -43,11 +45,11 @@ def split_items(X: Any, items: Any) -> tuple[Any, list[Any] | None]:
 
 
 def _without_column(X: Any, name: str) -> tuple[Any, list[Any]]:
-    ids = X[name]
-    values = ids.to_pylist() if hasattr(ids, "to_pylist") else ids.to_list()
-    if hasattr(X, "drop_columns"):
-        return X.drop_columns([name]), values
-    return X[[other for other in X.columns if other != name]], values
+    """Return a frame or an Arrow table without a column, and the values of the column."""
+    if hasattr(X, "drop_columns"):  # an Arrow table
+        return X.drop_columns([name]), X[name].to_pylist()
+    others = [other for other in X.columns if other != name]
+    return X[others], X[name].to_list()
 
 
 def match_items(votes: Votes, ids: list[Any] | None, n: int) -> NDArray[np.intp]:

@@ -80,15 +80,15 @@ def inspect_sets(
     warn - labels ant, bee always occur together: merge them, or get one row whose set separates them.
     info - what the sets depend on was not tested. There are no features to guess classes from.
     """
-    n_features = 0
     if x is not None:
         _check_features(x, len(candidates.mask), features)
-        n_features = x.shape[1]
-    columns = features if features is not None else range(n_features)
     counts = count(candidates)
     identity = check_identifiability(candidates)
     faults = None
     if x is not None:
+        columns: Sequence[Any] = range(x.shape[1])
+        if features is not None:
+            columns = features
         faults = find_feature_issues(x, candidates, columns)
     dependence = None
     if test_dependence:
@@ -138,15 +138,16 @@ def inspect_table(
     if x is None:
         embedded = [*table.roles.text, *table.roles.image]
         if embedded:
-            remarks += [
+            remarks.append(
                 f"columns that need an embedding are skipped here: {', '.join(embedded)}. `oneof fit` uses them."
-            ]
+            )
         encoding = learn_encoding(table.columns, replace(table.roles, text=(), image=()))
         names = encoding.names
         if names:
             x = encoding.transform(table.columns)
-    features = names if x is not None else None
-    inspection = inspect_sets(x, table.candidates, features=features, seed=seed, test_dependence=test_dependence)
+    if x is None:
+        names = None
+    inspection = inspect_sets(x, table.candidates, features=names, seed=seed, test_dependence=test_dependence)
     findings = list(inspection.findings)
     for remark in remarks:
         findings.append(Finding("warn", "reading", remark))

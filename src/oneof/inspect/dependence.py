@@ -196,7 +196,9 @@ def _test_dependence(fit: CrossFit, sets: Floats, rng: np.random.Generator) -> D
     if not _beats_most_frequent_label(posterior, sets):
         reason = "the features do not predict the sets better than the most frequent label does"
         return Dependence("unknown", reason, n)
-    n_resamples = _RESAMPLES if c <= _MANY_CLASSES else _RESAMPLES_MANY_CLASSES
+    n_resamples = _RESAMPLES
+    if c > _MANY_CLASSES:
+        n_resamples = _RESAMPLES_MANY_CLASSES
     resampled_shares = []
     resampled_squares = []
     for _ in range(n_resamples):
@@ -262,7 +264,9 @@ def _certain_rows(weights: Floats) -> tuple[NDArray[np.intp], NDArray[np.intp], 
     """Return the rows without the least certain ones, their estimated labels, and these one-hot."""
     confidence = weights.max(1)
     has_several = (weights > 0).sum(1) > 1
-    median_of_several = np.median(confidence[has_several]) if has_several.any() else 1.0
+    median_of_several = 1.0
+    if has_several.any():
+        median_of_several = float(np.median(confidence[has_several]))
     threshold = min(np.quantile(confidence, _UNCERTAIN_SHARE), median_of_several)
     rows = np.flatnonzero(confidence >= threshold)
     labels = weights[rows].argmax(1)

@@ -102,11 +102,14 @@ def check_identifiability(candidates: Candidates) -> Identifiability:
     is_pair = occurs[:, None] & ~np.eye(len(label_counts), dtype=bool)
     # implies[j, k]: every set that contains j contains k too.
     implies = (cooccurrence == label_counts[:, None]) & is_pair
+    ambiguity = None
+    if occurs.sum() > 1:
+        ambiguity = _ambiguity(cooccurrence, is_pair, names)
     return Identifiability(
         together=tuple(map(tuple, cooccurrence.tolist())),
         groups=_inseparable_groups(implies, names),
         one_sided=_implied_labels(implies, label_counts, names),
-        ambiguity=_ambiguity(cooccurrence, is_pair, names) if occurs.sum() > 1 else None,
+        ambiguity=ambiguity,
     )
 
 

@@ -87,5 +87,7 @@ def _annotate_cells(axes: Axes, probability: NDArray[np.float64]) -> None:
         if np.isnan(value):
             continue
         text = f"{value:.2f}".removeprefix("0")
-        color = "white" if value < 0.5 else "black"
+        color = "black"
+        if value < 0.5:
+            color = "white"
         axes.text(column, row, text, ha="center", va="center", color=color, fontsize=7)

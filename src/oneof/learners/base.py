@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -17,6 +18,7 @@ from torch import Tensor
 from oneof.data.dataset import BoolArray, Dataset, FloatArray, IntArray
 from oneof.learners.config import FitConfig, NetworkConfig
 from oneof.learners.forest import Forest
+from oneof.training.parallel import limit_threads, map_here, map_jobs
 from oneof.training.state import Fit
 
 
@@ -28,6 +30,7 @@ class Resources:
     device: str | torch.device = "auto"
     # worker processes of a table, ranks that train on pictures; None: those that torchrun or SLURM started, else one
     n_jobs: int | None = None
+    are_ranks: bool = False  # whether `n_jobs` are ranks, which start no workers of their own
     threads: int | None = None  # of torch, to train on pictures; None: by the size of a step and the idle cores
     memory: int | None = None  # bytes that training may take; None: half of what is free
     deadline: float | None = None  # by `time.monotonic`
@@ -42,7 +45,29 @@ class Resources:
     @property
     def maps_jobs(self) -> bool:
         """Return whether the work on a table is mapped over `n_jobs` workers, each with one thread; a GPU is not shared so."""
-        return self.n_jobs is not None and torch.device(self.device).type == "cpu"
+        return self.n_jobs is not None and not self.are_ranks and torch.device(self.device).type == "cpu"
+
+    @property
+    def n_workers(self) -> int:
+        """Return the number of worker processes; 1: this process does all work."""
+        if not self.maps_jobs:
+            return 1
+        return self.n_jobs or 1
+
+    def map(self, function: Callable[[Any], Any], jobs: Sequence[Any]) -> list[Any]:
+        """Return function(job) for every job, by the workers if there are any; see `oneof.training.parallel.map_jobs`."""
+        if self.maps_jobs:
+            return map_jobs(function, jobs, self.n_jobs)
+        return map_here(function, jobs)
+
+    @contextmanager
+    def limited_threads(self) -> Iterator[None]:
+        """Compute by one thread inside the block where jobs are mapped: sums by several threads differ in the last bits."""
+        if not self.maps_jobs:
+            yield
+            return
+        with limit_threads(1):
+            yield
 
     def checkpoint_of(self, name: str) -> Path | None:
         """Return the folder in which a learner keeps its checkpoint."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 from scipy.linalg import cholesky, solve_triangular
 from scipy.sparse import csr_array
 from torch import Tensor
+
+from oneof.training.parallel import Map, map_here
 
 FloatArray = NDArray[np.floating[Any]]
 BoolArray = NDArray[np.bool_]
@@ -183,13 +185,29 @@ class CrossFitScores(NamedTuple):
     from_raw_sets: FloatArray  # [m, c] predicted from uniform weights over the sets
 
 
+class _CrossFit(NamedTuple):
+    """What all folds of `cross_fit_scores` share."""
+
+    similarities: FloatArray  # [n, m] of rows to landmarks
+    landmarks: FloatArray  # [m, d]
+    landmark_rows: IntArray  # [m]
+    candidates: BoolArray  # [n, c]
+    gamma: float
+    config: KernelConfig
+
+
 def cross_fit_scores(
-    x: FloatArray, candidates: BoolArray, config: KernelConfig = DEFAULT_KERNEL, folds: int = 3, seed: int = 0
+    x: FloatArray,
+    candidates: BoolArray,
+    config: KernelConfig = DEFAULT_KERNEL,
+    folds: int = 3,
+    seed: int = 0,
+    map_folds: Map = map_here,
 ) -> CrossFitScores:
     """Return scores on which a row's own set has no influence, not even through the weights of other rows.
 
     `leave_one_out_scores` leaves a row out of each regression, but its set has changed the weights of its neighbours in the round
-    before. Here whole folds are left out.
+    before. Here whole folds are left out; `map_folds` computes them, perhaps in worker processes.
     """
     x = np.asarray(x, dtype=np.float64)
     n, c = candidates.shape
@@ -197,19 +215,29 @@ def cross_fit_scores(
     landmark_rows = order[: config.landmarks]
     gamma = _absolute_gamma(config.relative_gamma, x)
     similarities = _similarity_matrix(x, x[landmark_rows], gamma)
+    shared = _CrossFit(similarities, x[landmark_rows], landmark_rows, candidates, gamma, config)
+    held_out = np.array_split(order, min(folds, n))
     scores = np.zeros((n, 2 * c))
-    for fold in np.array_split(order, min(folds, n)):
-        rest = np.setdiff1d(order, fold)
-        if len(rest) == 0:
-            continue
-        smoother = _solve_smoother(
-            similarities[rest], similarities[landmark_rows], config.ridge, x[landmark_rows], gamma
-        )
-        _, resolved_targets = _iterate_weights(smoother, candidates[rest], None, config)
-        uniform_targets = candidates[rest] / candidates[rest].sum(1, keepdims=True)
-        model = _fit_model(smoother, np.hstack([resolved_targets, uniform_targets]))
-        scores[fold] = similarities[fold] @ model.coefficients + model.mean
+    for fold, fold_scores in zip(held_out, map_folds(partial(_score_fold, shared), held_out), strict=True):
+        scores[fold] = fold_scores
     return CrossFitScores(scores[:, :c], scores[:, c:])
+
+
+def _score_fold(shared: _CrossFit, fold: IntArray) -> FloatArray:
+    """Return the scores [k, 2c] of the rows of a fold by regression on all others: from resolved weights, then from raw sets."""
+    n, c = shared.candidates.shape
+    rest = np.setdiff1d(np.arange(n), fold)
+    if len(rest) == 0:
+        return np.zeros((len(fold), 2 * c))
+    among_landmarks = shared.similarities[shared.landmark_rows]
+    smoother = _solve_smoother(
+        shared.similarities[rest], among_landmarks, shared.config.ridge, shared.landmarks, shared.gamma
+    )
+    sets = shared.candidates[rest]
+    _, resolved_targets = _iterate_weights(smoother, sets, None, shared.config)
+    uniform_targets = sets / sets.sum(1, keepdims=True)
+    model = _fit_model(smoother, np.hstack([resolved_targets, uniform_targets]))
+    return np.asarray(shared.similarities[fold] @ model.coefficients + model.mean)
 
 
 def leave_one_out_regression(

@@ -25,7 +25,6 @@ from oneof.learners.kernel import (
 from oneof.learners.scaling import append_ranks, scale
 from oneof.metrics import criteria, with_means
 from oneof.storage.rows import Row
-from oneof.training.parallel import map_jobs
 
 
 class ScaledKernel(NamedTuple):
@@ -132,10 +131,7 @@ def fit_kernels(
     log_prior = np.log(np.maximum(data.prior, 1e-12)) if data.has_prior else None
     score = partial(_score_scaling, data, sets, ranked_features, config, log_prior, context)
     jobs = [(scaling, known_scores if scaling == "both" else None) for scaling in scalings]
-    if context.resources.maps_jobs:
-        results = map_jobs(score, jobs, context.resources.n_jobs)
-    else:
-        results = [score(job) for job in jobs]
+    results = context.resources.map(score, jobs)
     results.sort(key=lambda result: -result.criteria[context.criterion])
     return KernelFit(ranks, config, results)
 

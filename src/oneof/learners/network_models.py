@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +16,7 @@ from oneof.data.dataset import BoolArray
 from oneof.data.with_ranks import QuantileNormalizer
 from oneof.learners.base import Predictions
 from oneof.networks.named import name_of
+from oneof.training.parallel import Map, map_here
 from oneof.training.set_input import as_tensor
 from oneof.training.stack import Stack
 from oneof.training.state import Fit
@@ -138,14 +139,28 @@ def probability_blocks(
     members: tuple[Networks, ...], x: NDArray[Any], n_classes: int
 ) -> Iterator[tuple[slice, Tensor]]:
     """Yield the probabilities [t, rows, c] of every network for a few rows at a time, since a million would not fit in memory."""
-    n_networks = sum(member.stack.t for member in members)
-    size = max(1, MAX_CELLS // (n_networks * max(n_classes, 2 * x.shape[1])))
-    for start in range(0, len(x), size):
-        rows = slice(start, min(start + size, len(x)))
+    for rows in _row_blocks(members, x, n_classes):
         yield rows, torch.cat([member.logits(x[rows]).softmax(-1) for member in members])
 
 
-def predict_held_out(networks: Networks, x: NDArray[Any], candidates: BoolArray, training_rows: Tensor) -> Predictions:
+def _row_blocks(members: tuple[Networks, ...], x: NDArray[Any], n_classes: int) -> list[slice]:
+    """Return the rows to predict at a time."""
+    n_networks = sum(member.stack.t for member in members)
+    size = max(1, MAX_CELLS // (n_networks * max(n_classes, 2 * x.shape[1])))
+    return [slice(start, min(start + size, len(x))) for start in range(0, len(x), size)]
+
+
+class _HeldOutBlock(NamedTuple):
+    """Rows to predict by networks that did not train on them."""
+
+    x: NDArray[Any]  # [rows, d]
+    candidates: BoolArray  # [rows, c]
+    counts: NDArray[np.float32]  # [t, rows] 1 where a network counts, else 0
+
+
+def predict_held_out(
+    networks: Networks, x: NDArray[Any], candidates: BoolArray, training_rows: Tensor, map_blocks: Map = map_here
+) -> Predictions:
     """Average each row's probabilities over the networks that did not train on it.
 
     Parameters
@@ -154,16 +169,27 @@ def predict_held_out(networks: Networks, x: NDArray[Any], candidates: BoolArray,
         Mask [n, c], within which a network's best label counts as its vote.
     training_rows
         Rows [t, m] that each network was trained on.
+    map_blocks
+        Computes blocks of rows, perhaps in worker processes.
     """
     n, c = candidates.shape
     is_trained = np.array([np.isin(np.arange(n), rows) for rows in training_rows.cpu().numpy()], dtype=bool)  # [t, n]
     held_out: BoolArray = np.logical_not(is_trained.all(axis=0))
     counts = np.logical_not(is_trained & held_out).astype(np.float32)  # [t, n]
-    mean = np.zeros((n, c), dtype=np.float32)
-    top_share = np.zeros((n, c), dtype=np.float32)
-    for rows, probabilities in probability_blocks((networks,), x, c):
-        p = probabilities.cpu().numpy()
-        mean[rows] = np.einsum("tnc,tn->nc", p, counts[:, rows]) / counts[:, rows].sum(0)[:, None]
-        best = np.where(candidates[rows], p, -1).argmax(-1)  # [t, rows]
-        top_share[rows] = (best[..., None] == np.arange(c)).mean(0)
+    blocks = []
+    for rows in _row_blocks((networks,), x, c):
+        blocks.append(_HeldOutBlock(x[rows], candidates[rows], counts[:, rows]))
+    predicted = map_blocks(partial(_predict_block, networks), blocks)
+    mean = np.concatenate([block_mean for block_mean, _ in predicted])
+    top_share = np.concatenate([block_share for _, block_share in predicted])
     return Predictions(mean, held_out, top_share)
+
+
+def _predict_block(networks: Networks, block: _HeldOutBlock) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Return the mean probability [rows, c] over the networks that count, and the share of all whose best candidate it is."""
+    c = block.candidates.shape[1]
+    p = networks.logits(block.x).softmax(-1).cpu().numpy()  # [t, rows, c]
+    mean = np.einsum("tnc,tn->nc", p, block.counts) / block.counts.sum(0)[:, None]
+    best = np.where(block.candidates, p, -1).argmax(-1)  # [t, rows]
+    top_share = (best[..., None] == np.arange(c)).mean(0)
+    return mean.astype(np.float32), top_share.astype(np.float32)

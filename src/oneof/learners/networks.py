@@ -27,7 +27,7 @@ from oneof.learners.scaling import SCALINGS_WITH_RANKS, RankedFeatures
 from oneof.networks import MLP
 from oneof.purify import Removals
 from oneof.training.fit import fit
-from oneof.training.parallel import count_workers, map_jobs
+from oneof.training.parallel import count_workers
 from oneof.training.processes import current_group
 from oneof.training.state import Fit, join
 from oneof.training.trials import Training, Trial
@@ -66,11 +66,11 @@ class NetworkLearner:
         (fitted,) = fit_network_learners([self], data, targets, context)
         return fitted
 
-    def from_training(self, trained: Fit, data: Dataset) -> FittedLearner:
+    def from_training(self, trained: Fit, data: Dataset, resources: Resources) -> FittedLearner:
         """Return trained networks as a learner, with their predictions for the rows that they held out."""
         trained = replace(trained, removals=_prepend_removals(trained, self.first_removals))
         networks = TableNetworks.from_fit(trained)
-        oof = predict_held_out(networks, data.features, data.candidates.mask, trained.rows)
+        oof = predict_held_out(networks, data.features, data.candidates.mask, trained.rows, resources.map)
         kind = "networks" if self.hidden else "linear"
         return FittedLearner(kind, networks, oof, n_models=networks.stack.t, training=trained)
 
@@ -150,7 +150,10 @@ def fit_network_learners(
     epochs = context.config.ensemble.epochs
     assert epochs is not None  # `EnsembleConfig.for_size` set it
     trainings = _train_learners(learners, data, targets.sets, context, epochs)
-    return [learner.from_training(trained, data) for learner, trained in zip(learners, trainings, strict=True)]
+    fitted = []
+    for learner, trained in zip(learners, trainings, strict=True):
+        fitted.append(learner.from_training(trained, data, context.resources))
+    return fitted
 
 
 class _StackJob(NamedTuple):
@@ -182,7 +185,7 @@ def _train_learners(
         n_jobs_of_learner.append(len(stacks))
         for number, trials in enumerate(stacks):
             jobs.append(_StackJob(learner, trials, _resources_of_stack(context.resources, number, len(stacks))))
-    fits = map_jobs(partial(_train_stack, inputs), jobs, context.resources.n_jobs)
+    fits = context.resources.map(partial(_train_stack, inputs), jobs)
     joined = []
     for count in n_jobs_of_learner:
         joined.append(join(fits[:count]))

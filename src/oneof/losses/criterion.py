@@ -102,7 +102,9 @@ class CandidateLoss(TableModule):
         self.method = as_method(method)
         self.reduction = reduction
         self.ignore_index = ignore_index
-        self.after_step = self.method.after_step if after_step is None else after_step
+        if after_step is None:
+            after_step = self.method.after_step
+        self.after_step = after_step
         self.tables["candidates"] = as_mask(candidates)
         if prior is not None:
             self.tables["log_prior"] = as_log_prior(prior, self.candidates)
@@ -127,19 +129,19 @@ class CandidateLoss(TableModule):
 
     @property
     def candidates(self) -> Tensor:
-        """Bool mask [n, c] of the labels that are left; `Purifier` removes labels from it."""
+        """Return the bool mask [n, c] of the labels that are left; `Purifier` removes labels from it."""
         return self.tables["candidates"]
 
     @property
     def memory(self) -> Memory:
-        """What the method remembers of every row [n, ...]: a tensor, a tuple of tensors, or ()."""
+        """Return what the method remembers of every row [n, ...]: a tensor, a tuple of tensors, or ()."""
         if self._memory_names == ["memory"]:
             return self.tables["memory"]
         return tuple(self.tables[name] for name in self._memory_names)
 
     @property
     def shared(self) -> tuple[Tensor, ...]:
-        """What the method keeps that belongs to no row, such as PiCO's queue, prototypes and momentum weights."""
+        """Return what the method keeps that belongs to no row, such as PiCO's queue, prototypes and momentum weights."""
         return tuple(self.tables[name] for name in self._shared_names)
 
     def forward(self, logits: Tensor, index: Any, *, features: Any = None, views: Any = None) -> Tensor:
@@ -239,9 +241,13 @@ class CandidateLoss(TableModule):
 
     def _init_memory(self) -> list[str]:
         """Create the tables of the method's memory and return their names."""
-        prior = self.tables.get("log_prior") if self.method.uses_prior else None
-        memory = self.method.init(self.candidates) if prior is None else self.method.init(self.candidates, prior)
-        names = [f"memory_{number}" for number in range(len(memory))] if isinstance(memory, tuple) else ["memory"]
+        if self.method.uses_prior and "log_prior" in self.tables:
+            memory = self.method.init(self.candidates, self.tables["log_prior"])
+        else:
+            memory = self.method.init(self.candidates)
+        names = ["memory"]
+        if isinstance(memory, tuple):
+            names = [f"memory_{number}" for number in range(len(memory))]
         for name, table in zip(names, leaves(memory), strict=True):
             self.tables[name] = table
         return names
@@ -305,32 +311,39 @@ class CandidateLoss(TableModule):
 
     def _inputs(self, features: Tensor | None, views: Any, b: int) -> tuple[Tensor, Tensor]:
         """Return features [v, b, width] and views [v, b, ...] of a method that adds parts to the network."""
-        name, count = type(self.method).__name__, self.method.views
+        name = type(self.method).__name__
+        count = self.method.views
         if features is None or views is None:
+            example = "(x0, x1)"
+            if count == 1:
+                example = "x"
             raise TypeError(
                 f"{name} needs features= [b, width] of view 0 and views=, the inputs of the batch. Call "
-                f"criterion(logits, index, features=features, views={'x' if count == 1 else '(x0, x1)'})."
+                f"criterion(logits, index, features=features, views={example})."
             )
-        inputs = views if isinstance(views, Tensor) else torch.stack(list(views))
-        if inputs.dim() == 1 + len(self._input_shape):
-            inputs = inputs[None]
-        wanted = (b, *self._input_shape)
-        if inputs.shape[1:] != wanted:
+        if not isinstance(views, Tensor):
+            views = torch.stack(list(views))
+        if views.dim() == 1 + len(self._input_shape):
+            views = views[None]
+        expected = (b, *self._input_shape)
+        if views.shape[1:] != expected:
             raise ValueError(
-                f"views must be {list(wanted)} each, by the batch and input_shape; got {list(inputs.shape)}."
+                f"views must be {list(expected)} each, by the batch and input_shape; got {list(views.shape)}."
             )
-        if len(inputs) != count and not (count == 1 and self.method.joint_forward):
-            raise ValueError(f"{name} needs {count} views; got {len(inputs)}.")
-        return features if features.dim() == 3 else features[None], inputs
+        if len(views) != count and not (count == 1 and self.method.joint_forward):
+            raise ValueError(f"{name} needs {count} views; got {len(views)}.")
+        return _with_view_axis(features), views
 
     def _rows(self, at: Tensor) -> Rows:
         """Gather the rows of a batch."""
-        prior = self.tables.get("log_prior")
+        log_prior = None
+        if "log_prior" in self.tables:
+            log_prior = self.tables["log_prior"].index_select(0, at)
         return Rows(
             at=at,
             candidates=self.candidates.index_select(0, at),
             memory=tree_map(lambda table: table.index_select(0, at), self.memory),
-            log_prior=None if prior is None else prior.index_select(0, at),
+            log_prior=log_prior,
         )
 
     def _losses(self, logits: Tensor, at: Tensor, features: Tensor | None, views: Any) -> Tensor:
@@ -359,32 +372,36 @@ class CandidateLoss(TableModule):
         return loss
 
     def _update(self, logits: Tensor, rows: Rows) -> None:
-        plain = logits[0] if logits.dim() == 3 else logits
-        weighed = plain
+        if logits.dim() == 3:
+            logits = logits[0]
+        weighed = logits
         if self.method.uses_prior and rows.log_prior is not None:
-            weighed = plain + rows.log_prior
+            weighed = logits + rows.log_prior
         memory = self.method.update(weighed, rows.candidates, rows.memory)
-        self._remember(plain, rows, memory)
+        self._remember(logits, rows, memory)
 
     def _step(
         self, logits: Tensor, rows: Rows, remembers: bool, features: Any, views: Any, autocast: Autocast
     ) -> Tensor:
         """Return the loss [b] of a method that has a `step`, with an axis of one trial as in `oneof.fit`."""
         net: GivenLogits | GivenOutputs = GivenLogits()
-        inputs = logits if logits.dim() == 3 else logits[None]
+        inputs = _with_view_axis(logits)
         if self._extended:
             net = self._with_outputs(logits, features, views, autocast)
             inputs = views
         elif len(inputs) != self.method.views:
-            name, count = type(self.method).__name__, self.method.views
+            name = type(self.method).__name__
+            count = self.method.views
             raise ValueError(f"{name} needs logits [{count}, b, c] of {count} views; got {list(logits.shape)}.")
-        prior = rows.log_prior if self.method.uses_prior else None
+        prior = None
+        if self.method.uses_prior and rows.log_prior is not None:
+            prior = rows.log_prior[None]
         batch = Batch(
             candidates=rows.candidates[None],
             memory=tree_map(lambda part: part[None], rows.memory),
             epoch=torch.full((), self.epoch, device=logits.device),
             generators=[_default_generator(logits.device)],
-            prior=None if prior is None else prior[None],
+            prior=prior,
         )
         done = self.method.step(net, inputs[:, None], batch, self.shared)
         if remembers:
@@ -395,11 +412,15 @@ class CandidateLoss(TableModule):
 
     def _with_outputs(self, logits: Tensor, features: Any, views: Tensor, autocast: Autocast) -> GivenOutputs:
         """Return the network with what it gave for view 0 or, where the method sees all views together, for all of them."""
-        count = len(views) if self.method.joint_forward else 1
-        logits = logits if logits.dim() == 3 else logits[None]
+        count = 1
+        if self.method.joint_forward:
+            count = len(views)
+        logits = _with_view_axis(logits)
         if len(logits) != count or len(features) != count:
             name = type(self.method).__name__
-            needed = "view 0" if count == 1 else f"{count} views"
+            needed = "view 0"
+            if count > 1:
+                needed = f"{count} views"
             raise ValueError(
                 f"{name} needs logits and features of {needed}; got {list(logits.shape)} and {list(features.shape)}."
             )
@@ -431,8 +452,9 @@ class CandidateLoss(TableModule):
 
     def _show(self, observer: Observer, logits: Tensor, rows: Rows, last: Tensor | None) -> None:
         """Add logits [b, c], weighed by the prior, to what the purifier goes by."""
-        weighed = logits if rows.log_prior is None else logits + rows.log_prior
-        observer.add(weighed, rows.candidates, rows.at, last)
+        if rows.log_prior is not None:
+            logits = logits + rows.log_prior
+        observer.add(logits, rows.candidates, rows.at, last)
 
     def _put_features(self, at: Tensor, features: Tensor) -> None:
         self._features_log.mark(at)
@@ -445,7 +467,9 @@ class CandidateLoss(TableModule):
             return losses
         if self.reduction == "sum":
             return losses.sum()
-        return losses.mean() if count is None else losses.sum() / max(count, 1)
+        if count is None:
+            return losses.mean()
+        return losses.sum() / max(count, 1)
 
     @torch.no_grad()
     def _begin_epoch(self) -> None:
@@ -454,8 +478,9 @@ class CandidateLoss(TableModule):
         memory = self.method.on_epoch_start(memory, lambda rows: rows.mean(1, keepdim=True))
         shared = self.shared
         if type(self.method).refresh is not Method.refresh:
-            (module,) = self._extended or (None,)
-            net: Any = GivenLogits() if module is None else GivenOutputs(module)
+            net: Any = GivenLogits()
+            if self._extended:
+                net = GivenOutputs(self._extended[0])
             memory, shared = self.method.refresh(net, self._all_features, memory, shared, self.epoch)
         for name, table in zip(self._memory_names, leaves(memory), strict=True):
             self.tables[name] = table[0]
@@ -484,10 +509,14 @@ class CandidateLoss(TableModule):
                 "criterion.update(net(x), index) after optimizer.step()."
             )
         if PATIENCE * n < self._rows_this_epoch <= PATIENCE * n + b and self._counts_epochs():
-            who = type(self.method).__name__ if self.observer is None else "Purifier"
+            name = "Purifier"
+            call = "purifier.step()"
+            if self.observer is None:
+                name = type(self.method).__name__
+                call = "criterion.next_epoch()"
             _log.warning(
-                f"{who} counts epochs, and none has ended after {PATIENCE} passes over the rows. Call "
-                f"{'criterion.next_epoch()' if self.observer is None else 'purifier.step()'} at the end of each."
+                f"{name} counts epochs, and none has ended after {PATIENCE} passes over the rows. "
+                f"Call {call} at the end of each."
             )
 
     def _counts_epochs(self) -> bool:
@@ -498,6 +527,13 @@ class CandidateLoss(TableModule):
             or kind.refresh is not Method.refresh
         )
         return by_method or self.observer is not None or world_size() > 1
+
+
+def _with_view_axis(tensor: Tensor) -> Tensor:
+    """Return outputs [b, ...] of one view as [1, b, ...]; those of several views [v, b, ...] as they are."""
+    if tensor.dim() == 3:
+        return tensor
+    return tensor[None]
 
 
 def _default_generator(device: torch.device) -> torch.Generator:

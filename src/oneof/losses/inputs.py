@@ -82,7 +82,8 @@ def as_log_prior(prior: Any, candidates: Tensor) -> Tensor:
     """
     n, c = candidates.shape
     checked = check_weights(prior, n, c)
-    dense = checked.toarray() if hasattr(checked, "toarray") else checked
-    numbers = torch.tensor(np.asarray(dense, dtype=np.float64))
+    if hasattr(checked, "toarray"):
+        checked = checked.toarray()
+    numbers = torch.tensor(np.asarray(checked, dtype=np.float64))
     weights = numbers.to(candidates.device, torch.get_default_dtype()) * candidates
     return torch.where(candidates, log_weights(weights, weights.amax(-1, keepdim=True)), 0.0)

@@ -44,7 +44,10 @@ class GivenOutputs:
         self.module = module
         self.outputs = outputs
         self.autocast = autocast
-        self.weights = {name: p.detach()[None] for name, p in module.named_parameters() if p.requires_grad}
+        self.weights = {}
+        for name, parameter in module.named_parameters():
+            if parameter.requires_grad:
+                self.weights[name] = parameter.detach()[None]
         self.buffers = {name: buffer[None] for name, buffer in module.named_buffers()}
 
     def __call__(self, x: Tensor, part: str = "", weights: Mapping[str, Tensor] | None = None) -> Any:
@@ -147,5 +150,9 @@ def extended(method: Method, network: Any, classes: int, input_shape: tuple[int,
 
 def added_parts(module: nn.Module, network: nn.Module) -> dict[str, nn.Module]:
     """Return the parts of an extended network that are not the user's, by name."""
-    own_parts = {id(part) for part in network.modules()}
-    return {name: part for name, part in module.named_children() if id(part) not in own_parts}
+    parts_of_user = {id(part) for part in network.modules()}
+    added = {}
+    for name, part in module.named_children():
+        if id(part) not in parts_of_user:
+            added[name] = part
+    return added

@@ -81,12 +81,15 @@ class Purifier:
         """Add the logits of a batch of rows; `CandidateLoss` calls this."""
         posterior_sum = self._posterior_sum()
         self._log.mark(at)
-        put_rows(posterior_sum, at, self.rule.observe(posterior_sum.index_select(0, at), logits, candidates), last)
+        observed = self.rule.observe(posterior_sum.index_select(0, at), logits, candidates)
+        put_rows(posterior_sum, at, observed, last)
 
     def step(self) -> int:
         """End an epoch: remove labels if an event is due, begin the criterion's next epoch, and return how many were removed."""
         self._log.merge([self._posterior_sum()])
-        removed = self._purify() if self.is_due() else 0
+        removed = 0
+        if self.is_due():
+            removed = self._purify()
         self.criterion.next_epoch()
         return removed
 
@@ -153,5 +156,6 @@ def _moved(state: PopState, device: torch.device) -> PopState:
     """Return the state on the device where the criterion is."""
     if state.posterior_sum.device == device:
         return state
-    log = Removals(*(column.to(device) for column in state.log))
+    columns = [column.to(device) for column in state.log]
+    log = Removals(*columns)
     return PopState(state.posterior_sum.to(device), state.threshold.to(device), state.round, log)

@@ -27,7 +27,9 @@ class TableModule(nn.Module):
         for name, table in self.tables.items():
             moved = fn(table)
             is_half = moved.is_floating_point() and moved.dtype.itemsize < 4
-            self.tables[name] = table.to(moved.device) if is_half else moved
+            if is_half:
+                moved = table.to(moved.device)
+            self.tables[name] = moved
         return self
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
@@ -40,10 +42,10 @@ class TableModule(nn.Module):
         self, state_dict: Mapping[str, Any], prefix: str, local_metadata: Any, strict: bool,
         missing_keys: list[str], unexpected_keys: list[str], error_msgs: list[str],
     ) -> None:  # fmt: skip
-        own_keys = {prefix + name for name in (*self.tables, "epoch")}
-        others = {key: value for key, value in state_dict.items() if key not in own_keys}
+        table_keys = {prefix + name for name in (*self.tables, "epoch")}
+        others = {key: value for key, value in state_dict.items() if key not in table_keys}
         super()._load_from_state_dict(others, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
-        missing_keys.extend(sorted(own_keys - state_dict.keys()))
+        missing_keys.extend(sorted(table_keys - state_dict.keys()))
         for name, table in self.tables.items():
             if prefix + name not in state_dict:
                 continue
@@ -81,7 +83,7 @@ class LastPositions:
 
 
 class WriteLog:
-    """Which rows of some tables this process has written since the tables were last merged with those of other processes."""
+    """Record which rows of some tables this process has written since they were last merged with those of other processes."""
 
     def __init__(self, rows: int) -> None:
         self.rows = rows
@@ -107,7 +109,9 @@ class WriteLog:
         is_last_writer = (last_write == last_write_of_all) & is_written
         for table in tables:
             shape = (-1, *[1] * (table.dim() - 1))
-            numbers = table.to(torch.uint8) if table.dtype == torch.bool else table
+            numbers = table
+            if table.dtype == torch.bool:
+                numbers = table.to(torch.uint8)
             merged = torch.where(is_last_writer.view(shape), numbers, 0)
             distributed.all_reduce(merged)
             table.copy_(torch.where(is_written.view(shape), merged, numbers))

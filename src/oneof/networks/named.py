@@ -20,7 +20,7 @@ class Timm:
     """A network that timm knows by name, with a linear head."""
 
     name: str
-    weights: str | None = None  # file of pretrained weights that it starts from; None: weights are drawn
+    weights: str | None = None  # file of pretrained weights that it starts from; None: weights are random
 
     def __post_init__(self) -> None:
         timm = load_package("timm", f"network {self.name[:60]!r}, not {', '.join(NAMES)},", extra="vision")
@@ -38,7 +38,7 @@ class Timm:
 
 
 def network_of(name: str) -> Network:
-    """Return the network of a name, with drawn weights."""
+    """Return the network of a name, with random weights."""
     return NAMES.get(name) or Timm(name)
 
 

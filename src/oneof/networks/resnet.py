@@ -24,8 +24,10 @@ class ResNet32:
         before = 16
         for width in (16, 32, 64):
             for block in range(5):
-                halves = width > 16 and block == 0
-                layers.append(BasicBlock(before, width, stride=2 if halves else 1))
+                stride = 1
+                if width > 16 and block == 0:
+                    stride = 2  # the first block of a stage halves the image
+                layers.append(BasicBlock(before, width, stride))
                 before = width
         return Classifier(nn.Sequential(*layers, *pooling_layers()), 64, classes)
 

@@ -38,8 +38,10 @@ class WideResNet:
         for base in (16, 32, 64):
             width = base * self.widen
             for block in range(self.depth // 6):
-                halves = base > 16 and block == 0
-                layers.append(PreActivation(before, width, stride=2 if halves else 1))
+                stride = 1
+                if base > 16 and block == 0:
+                    stride = 2  # the first block of a stage halves the image
+                layers.append(PreActivation(before, width, stride))
                 before = width
         body = Body(*layers, nn.BatchNorm2d(width), nn.ReLU(), *pooling_layers())
         classifier = Classifier(body, width, classes)

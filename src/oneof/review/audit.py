@@ -45,8 +45,11 @@ def accuracy_of_labels(
     """
     resolved = resolve_decisions(decisions)
     answered = {decision.row for decision in decisions if decision.drawn != "repeat"}
-    drawn = [decision.row for decision in decisions if decision.drawn == "random" and decision.run == run]
-    positions = np.flatnonzero(np.isin(order, drawn))
+    random_rows = []
+    for decision in decisions:
+        if decision.drawn == "random" and decision.run == run:
+            random_rows.append(decision.row)
+    positions = np.flatnonzero(np.isin(order, random_rows))
     if not len(positions):
         return None
     beginning = order[: positions[-1] + 1].tolist()
@@ -54,10 +57,9 @@ def accuracy_of_labels(
     right = 0
     unsure = 0
     for row in sample:
-        answer = resolved[row].label if row in resolved else None
-        if answer is None:
+        if row not in resolved or resolved[row].label is None:
             unsure += 1
-        elif answer == labels[row]:
+        elif resolved[row].label == labels[row]:
             right += 1
     low, _ = binomial_interval(right, len(sample))
     _, high = binomial_interval(right + unsure, len(sample))
@@ -92,7 +94,7 @@ def accuracy_curve_point(
     if estimate is not None:
         limits = (estimate.right / estimate.rows, estimate.low, estimate.high)
     share_estimated = len(order) / len(labels)  # the other rows were trained on with the right label
-    value, low, high = (1 - share_estimated * (1 - share) for share in limits)
+    value, low, high = [1 - share_estimated * (1 - share) for share in limits]
     return len(decisions), value, low, high
 
 

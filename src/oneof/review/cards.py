@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from oneof.data.files.batches import read_batches
 from oneof.data.files.columns import open_table, read_numbers
+from oneof.data.files.source import TableSource
 from oneof.data.files.unpacked import check_unpacked
 from oneof.data.images import folder_of
 from oneof.data.picture import picture_cell, thumbnail
@@ -49,8 +50,10 @@ class Items:
         self.texts: list[str] = []  # columns that identify a row to people, if none are requested
         roles = defaultdict(tuple, run.metadata["asked"].get("roles") or {})
         self.images: list[str] = list(roles["image"])
-        voted_on = id_column(run.metadata)
-        self.ids = [] if voted_on is None else [voted_on]
+        self.ids: list[str] = []
+        item_column = id_column(run.metadata)  # by which votes name the rows
+        if item_column is not None:
+            self.ids.append(item_column)
         if columns:
             check_unchanged(path, run)
         if columns or is_unchanged(path, run):
@@ -68,11 +71,7 @@ class Items:
         if columns:
             shown = list(dict.fromkeys([*columns, *self.images]))
         else:
-            hidden = {roles["candidates"], roles["exclude"], roles["gold"]}
-            texts = [name for name in source.names if source.kinds.get(name) == "text" and name not in hidden]
-            first = [*self.images, *roles["text"], *self.ids, *roles["ignore"], *roles["categories"]]
-            visible = [name for name in (*first, *texts, *source.names) if name not in hidden]
-            shown = list(dict.fromkeys(visible))[: max(_MIN_COLUMNS, len(set(first)))]  # numbers come last
+            shown = self._choose_columns(source, roles)
         if self._rows is None:
             _, self.cells = read_numbers(source, [], shown)
         elif shown:
@@ -84,6 +83,18 @@ class Items:
             for name in shown:
                 if source.kinds.get(name) == "number" and name not in self.texts:
                     self.cells.pop(name, None)
+
+    def _choose_columns(self, source: TableSource, roles: Mapping[str, Any]) -> list[str]:
+        """Return the columns to show if none are requested: those with a role first, then texts, then numbers."""
+        with_role = [*self.images, *roles["text"], *self.ids, *roles["ignore"], *roles["categories"]]
+        texts = [name for name in source.names if source.kinds.get(name) == "text"]
+        hidden = {roles["candidates"], roles["exclude"], roles["gold"]}
+        names = []
+        for name in dict.fromkeys([*with_role, *texts, *source.names]):
+            if name not in hidden:
+                names.append(name)
+        n_shown = max(_MIN_COLUMNS, len(set(with_role)))
+        return names[:n_shown]
 
     def show(self, row: int) -> list[tuple[str, str]]:
         """Return name and text of every column that is not a picture and has a value."""
@@ -116,8 +127,10 @@ class Items:
 
 def _holds_pictures(cells: Sequence[Any], folder: Path) -> bool:
     """Return whether a column names picture files, judged by its first value."""
-    first = next((cell for cell in cells if cell is not None), None)
-    return isinstance(first, str) and find_picture(first, folder) is not None
+    for cell in cells:
+        if cell is not None:
+            return isinstance(cell, str) and find_picture(cell, folder) is not None
+    return False
 
 
 def _read_rows(path: Path, names: list[str], rows: NDArray[np.intp]) -> pa.Table:
@@ -128,8 +141,8 @@ def _read_rows(path: Path, names: list[str], rows: NDArray[np.intp]) -> pa.Table
         first, end = np.searchsorted(rows, [start, start + batch.rows])
         columns = {}
         for name in names:
-            column = pa.chunked_array([values for _, _, values in batch.chunks([], [name])])
-            columns[name] = column.take(pa.array(rows[first:end] - start))
+            chunks = [values for _, _, values in batch.chunks([], [name])]
+            columns[name] = pa.chunked_array(chunks).take(pa.array(rows[first:end] - start))
         parts.append(pa.table(columns))
         start += batch.rows
     return pa.concat_tables(parts)
@@ -159,8 +172,10 @@ def sample_rows(run: Run, size: int) -> RowSample:
             is_known[start:end] = np.asarray(pc.is_valid(batch["gold"]))
             is_right[start:end] = np.asarray(pc.fill_null(pc.equal(batch["label"], batch["gold"]), False))
         start = end
-    measured = measure_labels(is_right, is_known) if is_known.any() else None
-    return RowSample(pa.concat_tables(parts).combine_chunks(), n, measured)
+    label_accuracy = None
+    if is_known.any():
+        label_accuracy = measure_labels(is_right, is_known)
+    return RowSample(pa.concat_tables(parts).combine_chunks(), n, label_accuracy)
 
 
 def shown_table(run: Run, columns: Sequence[str] = (), sample: RowSample | None = None) -> pa.Table:
@@ -195,7 +210,9 @@ def shown_table(run: Run, columns: Sequence[str] = (), sample: RowSample | None 
         parts = []
         for name in names:
             text = _text(items.cells[name][row])[:_MAX_ITEM_CHARACTERS]
-            parts.append(f"{name} {text}" if name in items.ids else text)
+            if name in items.ids:
+                text = f"{name} {text}"
+            parts.append(text)
         texts.append(" · ".join(parts))
     return table.append_column("item", [pa.array(texts, pa.string())])
 
@@ -231,13 +248,12 @@ def _describe_decisions(decided: pa.Table) -> list[str | None]:
     descriptions: list[str | None] = []
     for row in decided.select(["decided", "by", "label"]).to_pylist():
         by = row["by"]
-        description = None
-        if by:
-            decision = row["label"] if row["decided"] else "unsure"
-            description = f"{by}: {decision}"
-            if description.startswith(f"{GOLD}: "):
-                description = None
-        descriptions.append(description)
+        if not by or by == GOLD:
+            descriptions.append(None)
+        elif row["decided"]:
+            descriptions.append(f"{by}: {row['label']}")
+        else:
+            descriptions.append(f"{by}: unsure")
     return descriptions
 
 
@@ -254,7 +270,9 @@ def _thumbnails(table: pa.Table, items: Items, column: str) -> list[str | None]:
 
 def _text(cell: Any) -> str:
     """Return a cell as text of limited length."""
-    text = f"{cell:.6g}" if isinstance(cell, float) else str(cell)
+    text = str(cell)
+    if isinstance(cell, float):
+        text = f"{cell:.6g}"
     if len(text) > _MAX_CHARACTERS:
         return f"{text[:_MAX_CHARACTERS]}..."
     return text
@@ -301,11 +319,12 @@ def _candidates(resolved: dict[str, Any]) -> list[dict[str, Any]]:
     if "votes" in resolved:
         likely = {label for label in probability if label in votes or probability[label] >= _MIN_LIKELY}
         likely.add(resolved["label"])
+
+    def position(label: str) -> tuple[bool, bool, float]:
+        return label != resolved["label"], label not in likely, -probability[label]
+
     candidates = []
-    in_order = sorted(
-        probability, key=lambda label: (label != resolved["label"], label not in likely, -probability[label])
-    )
-    for label in in_order:
+    for label in sorted(probability, key=position):
         candidates.append(
             {
                 "label": label,

@@ -89,9 +89,10 @@ class Backend(LocalServer):
     def row_of(self, task: Json) -> int | None:
         """Return the row of the run that a task belongs to, by its `data.row` or its id."""
         data = task.get("data")
-        row = data.get("row") if isinstance(data, dict) else None
-        if isinstance(row, int) and not isinstance(row, bool) and 0 <= row < len(self.review.labels):
-            return row
+        if isinstance(data, dict):
+            row = data.get("row")
+            if isinstance(row, int) and not isinstance(row, bool) and 0 <= row < len(self.review.labels):
+                return row
         return self.row_of_item.get(label_text(task.get("id")))
 
     def predict(self, request: Json) -> Json:
@@ -114,10 +115,12 @@ class Backend(LocalServer):
     def _predict_task(self, task: Json, resolved: pa.Table) -> tuple[str, float] | None:
         """Return the resolved label of the task's row with its probability, or else a prediction from the task's data."""
         row = self.row_of(task)
+        if row is not None:
+            return resolved["label"][row].as_py(), resolved["probability"][row].as_py()
         data = task.get("data")
-        if row is None:
-            return self._predict_data(data) if isinstance(data, dict) else None
-        return resolved["label"][row].as_py(), resolved["probability"][row].as_py()
+        if isinstance(data, dict):
+            return self._predict_data(data)
+        return None
 
     def _predict_data(self, data: dict[str, Any]) -> tuple[str, float] | None:
         """Return the model's prediction for a task's data, or None if these lack the columns of the training table."""
@@ -182,7 +185,8 @@ class Backend(LocalServer):
 
     def _decision(self, row: int, labels: tuple[str, ...], annotation: Json) -> Decision:
         """Return an annotation as a decision about a row; raise ValueError if the log must not hold it."""
-        _check({name: annotation.get(name) for name in _ANNOTATION}, _ANNOTATION, "annotation")
+        fields = {name: annotation.get(name) for name in _ANNOTATION}
+        _check(fields, _ANNOTATION, "annotation")
         seconds = annotation.get("lead_time") or 0
         if not 0 <= seconds < math.inf:
             raise ValueError(f"annotation.lead_time must be a finite number from 0 on; got {seconds}.")
@@ -196,7 +200,9 @@ class Backend(LocalServer):
             chosen = labels[:1]
             self.review.check_typed_label(chosen[0], is_new=True)
         else:
-            kind = "set" if len(labels) > 1 else "label"
+            kind = "label"
+            if len(labels) > 1:
+                kind = "set"
             chosen = chosen_candidates
         return Decision(
             row=row,
@@ -236,7 +242,9 @@ def _password(header: str) -> str:
     except (binascii.Error, ValueError):
         return ""
     user, _, password = pair.partition(":")
-    return password if user == USER else ""
+    if user != USER:
+        return ""
+    return password
 
 
 def _check(value: Any, shape: Any, name: str) -> None:
@@ -249,4 +257,6 @@ def _check(value: Any, shape: Any, name: str) -> None:
 def _attribute(attributes: str, name: str) -> str | None:
     """Return the value of an attribute in the text of an XML tag, or None if it is missing."""
     match = re.search(rf"""\b{name}\s*=\s*["']([^"']*)["']""", attributes)
-    return None if match is None else match[1]
+    if match is None:
+        return None
+    return match[1]

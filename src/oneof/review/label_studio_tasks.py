@@ -69,13 +69,24 @@ class TaskContent:
     @cached_property
     def images(self) -> dict[str, str]:
         """Return the columns of pictures, by their names in `data` of a task."""
-        columns = [name for name in self.items.images if name in self.items.cells]
-        return {"image" if k == 1 else f"image_{k}": name for k, name in enumerate(columns, 1)}
+        columns: dict[str, str] = {}
+        for name in self.items.images:
+            if name not in self.items.cells:
+                continue
+            key = "image"
+            if columns:
+                key = f"image_{len(columns) + 1}"
+            columns[key] = name
+        return columns
 
     @cached_property
     def texts(self) -> list[str]:
         """Return the columns of text."""
-        return [name for name, cells in self.items.cells.items() if name not in self.items.images and _is_text(cells)]
+        columns = []
+        for name, cells in self.items.cells.items():
+            if name not in self.items.images and _is_text(cells):
+                columns.append(name)
+        return columns
 
     @cached_property
     def others(self) -> list[str]:
@@ -98,11 +109,14 @@ class TaskContent:
             shown[key] = self._picture(row, column)
         cells = dict(self.items.show(row))
         if self.texts:
-            present = [name for name in self.texts if name in cells]
-            if len(self.texts) == 1:
-                paragraphs = [cells[name] for name in present]
-            else:
-                paragraphs = [f"{name}: {cells[name]}" for name in present]
+            paragraphs = []
+            for name in self.texts:
+                if name not in cells:
+                    continue
+                paragraph = cells[name]
+                if len(self.texts) > 1:
+                    paragraph = f"{name}: {paragraph}"
+                paragraphs.append(paragraph)
             shown["text"] = "\n\n".join(paragraphs)
         if self.others:
             shown["cells"] = {name: cells.get(name, "") for name in self.others}

@@ -41,7 +41,11 @@ def encode_picture(picture: Path | bytes, max_side: int | None = None) -> tuple[
     """
     if max_side is None and isinstance(picture, Path) and picture.suffix.lower() in BROWSER_FORMATS:
         return picture.read_bytes(), BROWSER_FORMATS[picture.suffix.lower()]
-    cell: Cell = picture if isinstance(picture, bytes) else str(picture)
+    cell: Cell
+    if isinstance(picture, bytes):
+        cell = picture
+    else:
+        cell = str(picture)
     encoded = try_decode(partial(_to_png, max_side=max_side or _MAX_SIDE), cell, Path())
     if isinstance(encoded, str):
         raise ValueError(f"the picture cannot be shown: {encoded}.")
@@ -60,7 +64,10 @@ def _to_png(image: Any, max_side: int) -> bytes:
         span = np.ptp(levels) or 1.0
         image = Image.fromarray((255 * (levels - levels.min()) / span).astype(np.uint8))
     is_transparent = image.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in image.info
-    image = image.convert("RGBA" if is_transparent else "RGB")
+    if is_transparent:
+        image = image.convert("RGBA")
+    else:
+        image = image.convert("RGB")
     image.thumbnail((max_side, max_side))
     file = BytesIO()
     image.save(file, "PNG")

@@ -70,8 +70,9 @@ class LocalServer(ThreadingHTTPServer):
         hosts = [f"{name}:{self.server_port}" for name in (HOST, "localhost")]
         if headers.get("Host") not in hosts:
             return Refusal("the host must be this machine.")
+        origins = [f"http://{host}" for host in hosts]
         origin = headers.get("Origin")
-        if origin is not None and origin not in [f"http://{host}" for host in hosts]:
+        if origin is not None and origin not in origins:
             return Refusal("only this page may decide.")
         return None
 
@@ -102,7 +103,8 @@ class RequestHandler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.client_closes = self.close_connection
         self.close_connection = True  # unless the whole request was read
-        self.body_was_read = not any(name in self.headers for name in ("Content-Length", "Transfer-Encoding"))
+        has_body = "Content-Length" in self.headers or "Transfer-Encoding" in self.headers
+        self.body_was_read = not has_body
         try:
             status, reply = self._answer()
         except (ValueError, TypeError, KeyError) as error:
@@ -143,7 +145,9 @@ class RequestHandler(BaseHTTPRequestHandler):
         announced = ", ".join(self.headers.get_all("Content-Length", []))
         if "Transfer-Encoding" in self.headers:
             announced = "a body in chunks"
-        length = int(announced) if announced.isdecimal() else -1
+        length = -1
+        if announced.isdecimal():
+            length = int(announced)
         if not 0 <= length <= self.server.max_body:
             raise ValueError(
                 f"a request must have a length of at most {self.server.max_body} bytes; "
@@ -167,12 +171,18 @@ class RequestHandler(BaseHTTPRequestHandler):
         self.send_response(status)
         if status == HTTPStatus.UNAUTHORIZED:
             self.send_header("WWW-Authenticate", 'Basic realm="oneof"')
+        policy = LocalServer.policy
+        if self.command == "GET":
+            policy = self.server.policy
+        connection = "keep-alive"
+        if self.close_connection:
+            connection = "close"
         headers = {
             "Content-Type": content_type,
             "Content-Length": str(len(content)),
-            "Content-Security-Policy": self.server.policy if self.command == "GET" else "default-src 'none'",
+            "Content-Security-Policy": policy,
             **_HEADERS,
-            "Connection": "close" if self.close_connection else "keep-alive",
+            "Connection": connection,
         }
         for name, value in headers.items():
             self.send_header(name, value)
@@ -199,8 +209,11 @@ def _status_of(error: OSError) -> HTTPStatus:
 
 
 def _message_of(error: OSError) -> str:
-    where = f" ({error.filename})" if error.filename else ""
-    return f"nothing was saved: {error.strerror or error}{where}."
+    """Return the message to the page, with the file if the error names one."""
+    reason = str(error.strerror or error)
+    if error.filename:
+        reason += f" ({error.filename})"
+    return f"nothing was saved: {reason}."
 
 
 class ReviewServer(LocalServer):
@@ -288,14 +301,17 @@ class ReviewServer(LocalServer):
     def _release_others(self, tab: str, query: Json) -> None:
         """Release the rows that a tab no longer holds, if it says which it does."""
         if "held" in query:
-            held = {int(row) for row in str(query["held"]).split(",") if row}
+            numbers = str(query["held"]).split(",")
+            held = {int(number) for number in numbers if number}
             self.review.retain_leases(tab, held)
 
     def _decide(self, query: Json, who: str) -> Json:
         return {"note": self.review.decide(query.get("answer"), who)}
 
     def _undo(self, query: Json, who: str) -> Json:
-        decision_id = str(query["id"]) if "id" in query else None
+        decision_id = None
+        if "id" in query:
+            decision_id = str(query["id"])
         return {"card": self.review.undo(str(query.get("tab", "")), who, decision_id)}
 
     def _close(self, query: Json, who: str) -> Json:
@@ -307,7 +323,9 @@ class ReviewServer(LocalServer):
         return {}
 
     def _picture(self, query: Json) -> tuple[bytes, str]:
-        max_side = THUMBNAIL_SIDE if query.get("size") == "small" else None
+        max_side = None
+        if query.get("size") == "small":
+            max_side = THUMBNAIL_SIDE
         return self.review.items.encoded_picture(int(query["row"]), str(query["column"]), max_side)
 
 

@@ -106,8 +106,7 @@ class Review:
             if tab in self.closed_tabs:
                 return []
             self.log.refresh()
-            now = time.monotonic()
-            self.leases = {row: lease for row, lease in self.leases.items() if lease.expires > now}
+            self._drop_expired_leases()
             cards: list[dict[str, Any]] = []
             while len(cards) < count:
                 choice = self._choose(tab, who, pool, label)
@@ -116,6 +115,12 @@ class Review:
                 row, drawn = choice
                 cards.append(self._lease(tab, who, row, drawn))
             return cards
+
+    def _drop_expired_leases(self) -> None:
+        now = time.monotonic()
+        for row, lease in list(self.leases.items()):
+            if lease.expires <= now:
+                del self.leases[row]
 
     def grid(self, tab: str, who: str, label: str = "") -> dict[str, Any]:
         """Return cards of rows that the model gives one label, to confirm many at once, and how many rows each label has left.
@@ -128,58 +133,60 @@ class Review:
             unavailable = self._answered() | self.leases.keys() | self.gold.keys() | self._skips(who).keys()
             left = [int(row) for row in self.queue if int(row) not in unavailable]
             doubtful = [row for row in left if row in self.doubtful]
-            rows_of = Counter(self.labels[row] for row in doubtful or left)
-            if tab in self.closed_tabs or not rows_of:
+            pool = doubtful or left
+            label_counts = Counter(self.labels[row] for row in pool)
+            if tab in self.closed_tabs or not label_counts:
                 return {"cards": [], "label": label, "labels": []}
-            if label not in rows_of:
-                label, _ = rows_of.most_common(1)[0]
-            rows = [row for row in doubtful if self.labels[row] == label]
-            probability = self.run.purified["probability"]
-            rows.sort(key=lambda row: -float(probability[row].as_py()))
-            if not doubtful:
-                rows = [row for row in left if self.labels[row] == label]
+            if label not in label_counts:
+                label, _ = label_counts.most_common(1)[0]
+            rows = [row for row in pool if self.labels[row] == label]
+            if doubtful:
+                probability = self.run.purified["probability"]
+                rows.sort(key=lambda row: -float(probability[row].as_py()))
             cards = [self._lease(tab, who, row, "queue") for row in rows[:_GRID_SIZE]]
-            return {"cards": cards, "label": label, "labels": rows_of.most_common()}
+            return {"cards": cards, "label": label, "labels": label_counts.most_common()}
 
     def close_tab(self, tab: str) -> None:
         """Release the rows that a tab was shown; later requests of the tab get none."""
         with self.lock:
             self.closed_tabs.add(tab)
-            self.leases = {row: lease for row, lease in self.leases.items() if lease.tab != tab}
+            self.retain_leases(tab, ())
 
     def retain_leases(self, tab: str, rows: Container[int]) -> None:
         """Release the rows that a tab was shown, except these."""
         with self.lock:
-            self.leases = {row: lease for row, lease in self.leases.items() if lease.tab != tab or row in rows}
+            for row, lease in list(self.leases.items()):
+                if lease.tab == tab and row not in rows:
+                    del self.leases[row]
 
     def _lease(self, tab: str, who: str, row: int, drawn: str) -> dict[str, Any]:
         """Reserve a row for a tab and return its card."""
         self.leases[row] = Lease(tab, time.monotonic() + _LEASE_SECONDS)
-        shown = card(self.run, self.items, row)
-        return {**shown, "drawn": drawn, "run": self.id, "skipped": row in self._skips(who)}
+        content = card(self.run, self.items, row)
+        return {**content, "drawn": drawn, "run": self.id, "skipped": row in self._skips(who)}
 
     def _choose(self, tab: str, who: str, pool: str, label: str) -> tuple[int, str] | None:
         """Return the next row for a tab, and why it is shown; None if there is none."""
         skips = self._skips(who)
         unavailable = self._answered() | self.leases.keys() | self.gold.keys()
         if pool == "skipped":
-            row = _first_outside(skips, unavailable)
-            return None if row is None else (row, "queue")
+            return _from_queue(_first_outside(skips, unavailable))
         unseen = unavailable | skips.keys()
         queued = self._next_in_queue(pool, label, skips, unavailable, unseen)
         if label or (queued is None and pool != "random"):
-            return None if queued is None else (queued, "queue")
-        mine = [decision for decision in self.log.active_decisions if decision.who == who]
-        position = len(mine) + sum(lease.tab == tab for lease in self.leases.values())
+            return _from_queue(queued)
+        mine = self._decisions_of(who)
+        n_leases = sum(lease.tab == tab for lease in self.leases.values())
+        position = len(mine) + n_leases
         if position % REPEAT_EVERY == REPEAT_EVERY - 1 and pool != "random":
             repeat = self._next_repeat(mine)
             if repeat is not None:
                 return repeat, "repeat"
         if position % RANDOM_EVERY == RANDOM_EVERY - 1 or pool == "random":
-            drawn = _first_outside(self.audit_order, unseen)
-            if drawn is not None:
-                return drawn, "random"
-        return None if queued is None else (queued, "queue")
+            random_row = _first_outside(self.audit_order, unseen)
+            if random_row is not None:
+                return random_row, "random"
+        return _from_queue(queued)
 
     def _next_in_queue(
         self, pool: str, label: str, skips: dict[int, int], unavailable: Container[int], unseen: Container[int]
@@ -202,9 +209,11 @@ class Review:
         if not label:
             return rows
         if label not in self._rows_by_candidate:
-            self._rows_by_candidate[label] = {
-                row for row, candidates in enumerate(self.run.purified["original"].to_pylist()) if label in candidates
-            }
+            matching = set()
+            for row, candidates in enumerate(self.run.purified["original"].to_pylist()):
+                if label in candidates:
+                    matching.add(row)
+            self._rows_by_candidate[label] = matching
         matching = self._rows_by_candidate[label]
         return (row for row in rows if int(row) in matching)
 
@@ -215,11 +224,17 @@ class Review:
         for decision in mine[:-_REPEAT_DISTANCE]:
             if decision.label is not None and decision.row not in repeated and decision.row not in self.leases:
                 eligible.append(decision.row)
-        return eligible[len(eligible) // 2] if eligible else None
+        if not eligible:
+            return None
+        return eligible[len(eligible) // 2]
+
+    def _decisions_of(self, who: str) -> list[Decision]:
+        """Return the active decisions of a person."""
+        return [decision for decision in self.log.active_decisions if decision.who == who]
 
     def _answered(self) -> set[int]:
         """Return the rows about which somebody decided something."""
-        return {decision.row for decision in self.log.active_decisions if decision.kind != "skip"}
+        return _answered_rows(self.log.active_decisions)
 
     def _skips(self, who: str) -> dict[int, int]:
         """Return how often a person skipped each row that nobody has answered, the row that was skipped last at the end."""
@@ -328,19 +343,22 @@ class Review:
             ids = [decision.id for decision in decisions]
             if self._summary is None or self._summary[0] != ids:
                 self._summary = (ids, self._summarise(decisions))
-            mine = [decision for decision in decisions if decision.who == who]
+            mine = self._decisions_of(who)
             last_answers = mine[: -_MAX_HISTORY - 1 : -1]
             skipped = self._skips(who).keys()
-            lineage = {self.id, self.ancestor, *(decision.run for decision in decisions)}
+            doubtful_left = self.doubtful - self._answered() - self.gold.keys() - skipped
+            lineage = {self.id, self.ancestor}
+            lineage.update(decision.run for decision in decisions)
+            lineage.discard("")
             return {
                 **self._summary[1],
                 "who": who,
-                "mine": len({decision.row for decision in mine if decision.kind != "skip"}),
+                "mine": len(_answered_rows(mine)),
                 "history": [_describe_answer(decision) for decision in last_answers],
                 "skipped": len(skipped),
-                "elsewhere": len(self.doubtful - self._answered() - self.gold.keys() - skipped),
+                "elsewhere": len(doubtful_left),
                 "run": self.id,
-                "lineage": sorted(lineage - {""}),
+                "lineage": sorted(lineage),
                 "folder": self.run.folder.name,
                 "next_command": f"oneof clean {shlex.quote(str(self.run.folder))} --out labels.csv",
                 "learning": self.learning,
@@ -349,7 +367,10 @@ class Review:
     def _summarise(self, decisions: list[Decision]) -> dict[str, Any]:
         """Return counts of rows, the accuracy of the labels, and advice, the same for all people."""
         resolved = resolve_decisions(decisions)
+        accuracy = None
         estimate = accuracy_of_labels(self.audit_order, self.labels, decisions, self.id)
+        if estimate is not None:
+            accuracy = estimate._asdict()
         doubtful = self.doubtful - self.gold.keys()
         return {
             "rows": len(self.labels),
@@ -358,7 +379,7 @@ class Review:
             "to_ask": len(doubtful - resolved.keys()),
             "decided": len(resolved),
             "advice": self._advise(decisions),
-            "accuracy": None if estimate is None else estimate._asdict(),
+            "accuracy": accuracy,
             "agreement": agreement(decisions),
             "curve": self._curve(decisions),
         }
@@ -455,6 +476,18 @@ def _check_labels(kind: str, labels: tuple[str, ...], candidates: Collection[str
 def _describe_answer(decision: Decision) -> dict[str, Any]:
     """Return what the page lists about an answer."""
     return {"id": decision.id, "row": decision.row, "kind": decision.kind, "labels": list(decision.labels)}
+
+
+def _answered_rows(decisions: Iterable[Decision]) -> set[int]:
+    """Return the rows of the decisions that were not skipped."""
+    return {decision.row for decision in decisions if decision.kind != "skip"}
+
+
+def _from_queue(row: int | None) -> tuple[int, str] | None:
+    """Return a row with the reason why it is shown, or None."""
+    if row is None:
+        return None
+    return row, "queue"
 
 
 def _first_outside(rows: Iterable[int], excluded: Container[int]) -> int | None:

@@ -134,9 +134,11 @@ def values_misfit(table: pa.Table, classes: Sequence[str], first_row: int = 0, n
     for name in ("original", "kept", "label", "outside"):
         if not _all_in(_elements(table[name]).drop_null(), known):
             return f"column {name!r} has a label that is no class of the run"
-    removals = {name: pc.struct_field(_elements(table["removed"]), name) for name in _REMOVAL_FIELDS}
-    if any(values.null_count for values in removals.values()):
-        return "column 'removed' has gaps"
+    removals = {}
+    for name in _REMOVAL_FIELDS:
+        removals[name] = pc.struct_field(_elements(table["removed"]), name)
+        if removals[name].null_count:
+            return "column 'removed' has gaps"
     if not np.isfinite(removals["margin"].to_numpy()).all():
         return "column 'removed' must hold finite numbers"
     if not _all_in(removals["label"], known):
@@ -151,7 +153,9 @@ def _all_in(labels: Any, known: pa.Array) -> bool:
 
 def _elements(column: pa.ChunkedArray) -> Any:
     """Return the values of a column, or those in its lists."""
-    return pc.list_flatten(column) if pa.types.is_list(column.type) else column
+    if pa.types.is_list(column.type):
+        return pc.list_flatten(column)
+    return column
 
 
 def _has_gaps(column: pa.ChunkedArray) -> bool:

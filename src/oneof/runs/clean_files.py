@@ -84,14 +84,16 @@ def write_file_labels(run: Run, out: Path, columns: Sequence[str] = ()) -> Clean
         raise ValueError(f"clean reads the files that the run was fitted to; {missing[0]} is missing. Restore it.")
     if out.is_file():
         raise ValueError(f"--out must be a folder for a run of {len(files):,} files; {out} is a file.")
+    options = {"columns": list(columns), "decisions": ""}
     decisions = run.folder / DECISIONS
-    options = {
-        "columns": list(columns),
-        "decisions": fingerprint(decisions) if decisions.exists() else "",
-    }
+    if decisions.exists():
+        options["decisions"] = fingerprint(decisions)
     jobs = jobs_for_files(run.folder, files, out, options)
     labeler = _Labeler(run, SampledRows.of_run(run), tuple(columns))
-    n_remaining = sum(pq.read_metadata(job.file).num_rows for job in jobs if not job.is_done)
+    n_remaining = 0
+    for job in jobs:
+        if not job.is_done:
+            n_remaining += pq.read_metadata(job.file).num_rows
     with progress_bar("clean", n_remaining, show=True, unit="rows") as step:
         for number, job in enumerate(jobs):
             if not job.is_done:

@@ -6,6 +6,7 @@ and ignored; they stay in the file.
 """
 
 import hashlib
+import itertools
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
@@ -260,19 +261,22 @@ def _resolve(answers: list[Decision]) -> ResolvedDecision:
         by = tuple(answer.who for answer in answers)
         return ResolvedDecision(None, _common_labels(sets), _distinct(excluded), by, disputed)
     label = max(_distinct(chosen), key=chosen.count)  # the first of the most frequent ones
-    others = _distinct([rejected for rejected in excluded if rejected != label])
+    rejected = tuple(other for other in _distinct(excluded) if other != label)
     by = tuple(answer.who for answer in answers if answer.label == label)
-    return ResolvedDecision(label, (label,), others, by, disputed)
+    return ResolvedDecision(label, (label,), rejected, by, disputed)
 
 
 def _common_labels(sets: list[tuple[str, ...]]) -> tuple[str, ...]:
     """Return the labels that are in all sets, or in any set if they have none in common."""
     if not sets:
         return ()
-    common = tuple(label for label in sets[0] if all(label in other for other in sets))
+    common = []
+    for label in sets[0]:
+        if all(label in labels for labels in sets):
+            common.append(label)
     if common:
-        return common
-    return _distinct([label for labels in sets for label in labels])
+        return tuple(common)
+    return _distinct(itertools.chain.from_iterable(sets))
 
 
 def _distinct(labels: Iterable[str]) -> tuple[str, ...]:
@@ -334,17 +338,23 @@ def _apply(row: dict[str, Any], decision: ResolvedDecision) -> dict[str, Any]:
             "outside": None,
             "distribution": [float(label == decision.label) for label in candidates],
         }
-    allowed = [decision.allows(label) for label in candidates]
-    if not any(allowed):
+    kept = []
+    shares = []
+    for label, share in zip(candidates, row["distribution"], strict=True):
+        if decision.allows(label):
+            kept.append(label)
+            shares.append(share)
+        else:
+            shares.append(0.0)
+    if not kept:
         return row
-    shares = [share * is_allowed for share, is_allowed in zip(row["distribution"], allowed, strict=True)]
     total = sum(shares) or 1.0
     distribution = [share / total for share in shares]
-    best, second = (*sorted(distribution, reverse=True), 0.0)[:2]
+    best, second = sorted([*distribution, 0.0], reverse=True)[:2]
     return {
         **row,
         "label": candidates[distribution.index(best)],
-        "kept": [label for label, is_allowed in zip(candidates, allowed, strict=True) if is_allowed],
+        "kept": kept,
         "probability": best,
         "margin": best - second,
         "distribution": distribution,

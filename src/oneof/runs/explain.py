@@ -69,12 +69,18 @@ def reason(row: dict[str, Any], labels: Sequence[str], n_models: int) -> str:
 
 def _describe_votes(label: str, votes: Sequence[dict[str, Any]]) -> str:
     """Say how many of the votes on a row are for its label."""
-    total = sum(vote["votes"] for vote in votes)
-    for_label = sum(vote["votes"] for vote in votes if vote["label"] == label)
-    noun = "vote is" if total == 1 else "votes are"
+    total = 0
+    for_label = 0
+    for vote in votes:
+        total += vote["votes"]
+        if vote["label"] == label:
+            for_label += vote["votes"]
+    votes_are = "votes are"
+    if total == 1:
+        votes_are = "vote is"
     if for_label == 0:
-        return f"None of the {total:g} {noun} for '{label}'."
-    return f"{for_label:g} of {total:g} {noun} for '{label}'."
+        return f"None of the {total:g} {votes_are} for '{label}'."
+    return f"{for_label:g} of {total:g} {votes_are} for '{label}'."
 
 
 def _two_digits(probability: float) -> str:

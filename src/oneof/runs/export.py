@@ -139,7 +139,9 @@ def _add_text_input(onnx: Any, graph: Any, encoding: Encoding) -> None:
         if graph_input.name == CATEGORIES:
             graph_input.type.tensor_type.elem_type = onnx.TensorProto.STRING
     for node in graph.graph.node:
-        node.input[:] = ["category_codes" if name == CATEGORIES else name for name in node.input]
+        for i, name in enumerate(node.input):
+            if name == CATEGORIES:
+                node.input[i] = "category_codes"
     n_columns = len(encoding.categories)
     text_names = [f"text_{j}" for j in range(n_columns)]
     code_names = [f"code_{j}" for j in range(n_columns)]
@@ -234,9 +236,12 @@ def _example_features(model: Model, n: int = 64) -> NDArray[np.float32]:
         x = np.stack(columns, axis=1) + first.origin
     else:
         member = cast(TableNetworks, first)
-        shift = np.zeros(d) if member.shift is None else member.shift[0, 0].numpy()
-        scale = np.zeros(d) if member.scale is None else member.scale[0, 0].numpy()
-        x = rng.normal(size=(n, d)) / np.where(scale == 0, 1, scale) + shift
+        x = rng.normal(size=(n, d))
+        if member.scale is not None:
+            scale = member.scale[0, 0].numpy()
+            x = x / np.where(scale == 0, 1, scale)
+        if member.shift is not None:
+            x = x + member.shift[0, 0].numpy()
         if member.origin is not None:
             x = x + member.origin
     return np.asarray(x, dtype=np.float32)

@@ -54,9 +54,15 @@ def _scaler(member: TableNetworks | ImageNetworks) -> Callable[[Tensor], list[Te
     if isinstance(member, ImageNetworks):
         return _picture_scaler(member)
     n_networks = member.stack.t
-    shifts = [torch.zeros(1)] * n_networks if member.shift is None else list(member.shift)
-    scales = [torch.ones(1)] * n_networks if member.scale is None else list(member.scale)
-    origin = torch.zeros(1) if member.origin is None else torch.from_numpy(member.origin).float()
+    shifts = [torch.zeros(1)] * n_networks
+    if member.shift is not None:
+        shifts = list(member.shift)
+    scales = [torch.ones(1)] * n_networks
+    if member.scale is not None:
+        scales = list(member.scale)
+    origin = torch.zeros(1)
+    if member.origin is not None:
+        origin = torch.from_numpy(member.origin).float()
     ranks = member.ranks
 
     def scale_features(x: Tensor) -> list[Tensor]:

@@ -14,7 +14,11 @@ from oneof.data.supervision import read_supervision
 
 def supervision_columns(roles: ColumnRoles) -> list[str]:
     """Return the columns from which candidate sets are read."""
-    return [name for name in (roles.candidates, roles.exclude) if name]
+    names = []
+    for name in (roles.candidates, roles.exclude):
+        if name:
+            names.append(name)
+    return names
 
 
 def known_sets(name: str, cells: Cells, roles: ColumnRoles, n: int, classes: Sequence[str]) -> BoolArray:
@@ -30,4 +34,5 @@ def known_sets(name: str, cells: Cells, roles: ColumnRoles, n: int, classes: Seq
 def _columns_of(candidates: Candidates, classes: Sequence[str]) -> BoolArray:
     """Return the columns of a mask in the order of the classes."""
     position = {label: j for j, label in enumerate(candidates.classes.tolist())}
-    return np.ascontiguousarray(candidates.mask[:, [position[label] for label in classes]])
+    columns = [position[label] for label in classes]
+    return np.ascontiguousarray(candidates.mask[:, columns])

@@ -109,14 +109,18 @@ def fit_table(
     if prepared is None:
         return Run.open(out)
     data = _reopen_pixels(prepared.data, out)
-    warm_start = refit.warm_start(data) if refit is not None else WarmStart()
-    deadline = None if options.time_limit is None else time.monotonic() + options.time_limit
-    resources = replace(
-        resources,
-        deadline=deadline,
-        checkpoint=out / "checkpoint" / "search" if deadline is None else None,
-        progress="fit" if options.progress else None,
-    )
+    warm_start = WarmStart()
+    if refit is not None:
+        warm_start = refit.warm_start(data)
+    if options.time_limit is None:
+        resources = replace(resources, deadline=None, checkpoint=out / "checkpoint" / "search")
+    else:
+        deadline = time.monotonic() + options.time_limit
+        resources = replace(resources, deadline=deadline, checkpoint=None)
+    progress = None
+    if options.progress:
+        progress = "fit"
+    resources = replace(resources, progress=progress)
     with blas_threads(), ExitStack() as lock:
         group.run_on_rank0(partial(lock.enter_context, exclusive_lock(out / "checkpoint" / LOCK, str(out))))
         result = fit(data, prepared.config, resources, warm_start)
@@ -132,9 +136,8 @@ def fit_table(
             "seconds": round(time.monotonic() - begin, 1),
             "command": list(options.command),
         }
-        group.gathered_objects(
-            None
-        )  # all have finished: one that is late would write to the checkpoint that is removed next
+        # Wait until all have finished: one that is late would write to the checkpoint that is removed next.
+        group.gathered_objects(None)
         group.run_on_rank0(partial(write_run, result, out, metadata))
     return Run.open(out)
 
@@ -170,15 +173,17 @@ def _excessive_setting(value: Any, path: str) -> str | None:
 
     A run from a stranger may claim any number of trees, networks or epochs. Seeds and limits may have any size.
     """
-    if isinstance(value, list):
-        named = {f"{path}[{i}]": element for i, element in enumerate(value)}
-    elif isinstance(value, dict):
-        named = {f"{path}.{name}": element for name, element in value.items() if name not in _ANY_SIZE}
-    elif isinstance(value, int) and not 0 <= value <= _MAX_SETTING:
+    if isinstance(value, int) and not 0 <= value <= _MAX_SETTING:
         return f"{path} must lie between 0 and {_MAX_SETTING:,}, and is {value}"
-    else:
-        return None
-    for element_path, element in named.items():
+    elements = {}
+    if isinstance(value, list):
+        for i, element in enumerate(value):
+            elements[f"{path}[{i}]"] = element
+    elif isinstance(value, dict):
+        for name, element in value.items():
+            if name not in _ANY_SIZE:
+                elements[f"{path}.{name}"] = element
+    for element_path, element in elements.items():
         excess = _excessive_setting(element, element_path)
         if excess is not None:
             return excess
@@ -277,8 +282,8 @@ def describe_spec(file: Path, spec: FitSpec, refit: Refit | None) -> dict[str, A
 def resolve_image_mode(file: Path, spec: FitSpec, options: RunOptions) -> FitSpec:
     """Return the spec with how pictures are learned from.
 
-    They are embedded where that is asked for, or where weights are on this machine. Else networks are trained on their pixels, if that
-    is asked for or there is a GPU; on a CPU features of their patches are learned.
+    They are embedded where that is requested, or where weights are on this machine. Else networks are trained on their pixels, if that
+    is requested or there is a GPU; on a CPU features of their patches are learned.
     """
     roles = spec.roles
     config = spec.config
@@ -315,7 +320,10 @@ def check_run_folder(out: Path, spec_json: dict[str, Any]) -> bool:
     spec_file = checkpoint / SPEC_FILE
     finished = (out / METADATA).exists()
     if finished or spec_file.exists():
-        stored = Run.open(out).metadata["asked"] if finished else _read_spec(spec_file)
+        if finished:
+            stored = Run.open(out).metadata["asked"]
+        else:
+            stored = _read_spec(spec_file)
         remedy = "Give another folder, or delete this one."
         if stored.get("kind") == "Task":
             raise ValueError(f"{out} holds a run of an earlier version, which cannot be resumed. {remedy}")
@@ -347,10 +355,11 @@ def _read_spec(path: Path) -> dict[str, Any]:
 def _check_free(out: Path, checkpoint: Path) -> None:
     """Refuse a folder that holds anything but a checkpoint that was hardly begun, or the sample of many files."""
     is_free = out.is_dir()
-    for path in out.iterdir() if is_free else ():
-        is_sample = path.name in (TABLE, FILES)
-        if not is_sample and (path != checkpoint or not _is_hardly_begun(checkpoint)):
-            is_free = False
+    if is_free:
+        for path in out.iterdir():
+            is_sample = path.name in (TABLE, FILES)
+            if not is_sample and (path != checkpoint or not _is_hardly_begun(checkpoint)):
+                is_free = False
     if not is_free:
         raise ValueError(f"out must be a new or empty folder; {out} holds something else. Give another one.")
 

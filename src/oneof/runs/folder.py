@@ -94,7 +94,9 @@ class Run:
             raise ValueError(f"the run in {folder} must be finished; it was stopped. Repeat its command to resume it.")
         metadata = _read(folder / METADATA, _METADATA)
         for name, shape in _OPTIONAL_METADATA.items():
-            misfit = None if name not in metadata else find_schema_error(metadata[name], shape, name)
+            if name not in metadata:
+                continue
+            misfit = find_schema_error(metadata[name], shape, name)
             if misfit is not None:
                 raise _damaged(folder / METADATA, misfit)
         if metadata["format"] != RUN_FORMAT:
@@ -297,7 +299,10 @@ def read_sample(path: Path, candidates: Candidates, gold: NDArray[np.intp] | Non
     """Return gold labels [n], -1 where unknown: those in the columns `row` and `gold` of a CSV file, else those in `gold`."""
     n = len(candidates.mask)
     class_index = {str(name): j for j, name in enumerate(candidates.classes.tolist())}
-    labels = np.full(n, -1) if gold is None else gold.copy()
+    if gold is None:
+        labels = np.full(n, -1)
+    else:
+        labels = gold.copy()
     with path.open(newline="", encoding="utf-8-sig") as file:
         reader = csv.DictReader(file)
         names = reader.fieldnames or ()

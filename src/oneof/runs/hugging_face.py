@@ -45,7 +45,10 @@ def labels_dataset(run: str | Path | Run, columns: Sequence[str] = ()) -> Any:
     datasets.Dataset
         The columns of `oneof clean`; `label` is a `ClassLabel`.
     """
-    opened = run if isinstance(run, Run) else Run.open(run)
+    if isinstance(run, Run):
+        opened = run
+    else:
+        opened = Run.open(run)
     table = explained(opened.decided, opened.n_models)
     if columns:
         path = Path(opened.metadata["file"])

@@ -82,7 +82,10 @@ def log_model(run: str | Path | Run, name: str = "model", **options: Any) -> Any
 
 def _arguments(run: str | Path | Run, temporary: Path, options: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments of MLflow's functions; the files to store are written to a temporary folder."""
-    opened = run if isinstance(run, Run) else Run.open(run)
+    if isinstance(run, Run):
+        opened = run
+    else:
+        opened = Run.open(run)
     opened.model.check_predicts()
     folder = temporary / _FOLDER
     folder.mkdir()

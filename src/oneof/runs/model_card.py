@@ -6,6 +6,7 @@ The folder has what `oneof.Predictor` needs, and the README.md that the Hugging 
 import re
 import shutil
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,14 @@ from oneof.ensemble.accuracy import AccuracyEstimate
 from oneof.runs.folder import METADATA, Run, write_json
 from oneof.runs.summary import label_accuracy_in_words, warning_about_lost_labels
 from oneof.storage.files import atomic_folder
-from oneof.storage.printable import one_line
+from oneof.storage.printable import one_line, plural
 
 CARD = "README.md"
 MODEL_FILES = ("model.json", "model.safetensors")
 # Values in run.json of a shared folder that replace paths and settings.
 _PRIVATE: dict[str, Any] = {"command": [], "asked": {}}
 _MAX_CLASSES = 100  # in the table of the card
+_MAX_COLUMNS = 12  # that the card names
 _MARKDOWN = re.compile(r"([\\`*_\[\]()#|<>!~$])")
 
 
@@ -78,7 +80,9 @@ def _task(run: Run) -> str:
 
 def _what_it_is(run: Run) -> str:
     metadata = run.metadata
-    source = "votes of annotators" if metadata.get("people") else "candidate labels"
+    source = "candidate labels"
+    if metadata.get("people"):
+        source = "votes of annotators"
     name = _escaped(Path(metadata["file"]).stem)
     return f"""# A classifier trained on {name}
 
@@ -90,9 +94,10 @@ which one is right. No row had to have a known true label.
 def _how_to_use(run: Run) -> str:
     roles = run.model.encoding.roles
     columns = [*roles.features, *roles.non_numeric]
-    shown = ", ".join(f"`{one_line(name).replace('`', ' ')}`" for name in columns[:12])
-    needed = "A row needs the column" if len(columns) == 1 else "A row needs the columns"
-    more = f" and {len(columns) - 12:,} more" if len(columns) > 12 else ""
+    names = [f"`{_without_backticks(name)}`" for name in columns[:_MAX_COLUMNS]]
+    listed = ", ".join(names)
+    if len(columns) > _MAX_COLUMNS:
+        listed += f" and {len(columns) - _MAX_COLUMNS:,} more"
     return f"""## Use
 
     pip install oneof
@@ -105,7 +110,7 @@ predictor = oneof.Predictor("FOLDER")  # this folder, for example from huggingfa
 predictor(pd.read_csv("new.csv"))      # label and probability of every row
 ```
 
-{needed} {shown}{more}; missing cells are allowed. The files hold no pickle: opening them runs no code.
+A row needs the {plural("column", len(columns))} {listed}; missing cells are allowed. The files hold no pickle: opening them runs no code.
 {_embedding_models(run)}"""
 
 
@@ -114,8 +119,8 @@ def _embedding_models(run: Run) -> str:
     models = sorted({embedded.model for embedded in run.model.encoding.embedded})
     if not models:
         return ""
-    named = ", ".join(repr(one_line(model).replace("`", " ")) for model in models)
-    return f"Texts or pictures are embedded by pretrained models, which you have to allow: `oneof.Predictor(FOLDER, embedding_models=[{named}])`.\n"
+    names = [_without_backticks(model) for model in models]
+    return f"Texts or pictures are embedded by pretrained models, which you have to allow: `oneof.Predictor(FOLDER, embedding_models={names!r})`.\n"
 
 
 def _classes(run: Run) -> str:
@@ -146,7 +151,7 @@ def _data(run: Run) -> str:
     n_decided = pc.sum(run.decided["decided"]).as_py() or 0
     if n_decided:
         facts.append(f"{n_decided:,} rows were decided by people")
-    return "\n".join(["## Training data", "", *(f"- {fact}" for fact in facts), ""])
+    return _bulleted("## Training data", facts)
 
 
 def _accuracy(run: Run) -> str:
@@ -171,7 +176,7 @@ def _limits(run: Run) -> str:
         lines.append("Categories that were not seen in training are ignored, with a warning.")
     n_outside = table.num_rows - table["outside"].null_count
     if n_outside:
-        rows = "row" if n_outside == 1 else "rows"
+        rows = plural("row", n_outside)
         lines.append(f"In {n_outside:,} training {rows} the right label seems to be none of the candidates.")
     lost = warning_about_lost_labels(run)
     warnings = list(run.metadata["warnings"])
@@ -180,7 +185,18 @@ def _limits(run: Run) -> str:
     for warning in warnings:
         lines.append(f"From the fit: {_escaped(warning)}")
     lines.append("Whether the labels are fair to the people or things that they describe was not examined.")
-    return "\n".join(["## Limits", "", *(f"- {line}" for line in lines), ""])
+    return _bulleted("## Limits", lines)
+
+
+def _bulleted(heading: str, points: Sequence[str]) -> str:
+    """Return a section that is a list."""
+    items = [f"- {point}" for point in points]
+    return "\n".join([heading, "", *items, ""])
+
+
+def _without_backticks(name: str) -> str:
+    """Return a name on one line that may stand in Markdown's backticks."""
+    return one_line(name).replace("`", " ")
 
 
 def _escaped(text: Any) -> str:

@@ -44,10 +44,16 @@ def plain_table(table: pa.Table) -> pa.Table:
     probabilities = []
     vote_counts = []
     for row in _candidate_cells(table):
-        candidates = ordered_candidates(row)
-        originals.append([label for label, _, _ in candidates])
-        probabilities.append([round(probability, _PROBABILITY_DIGITS) for _, probability, _ in candidates])
-        vote_counts.append([votes for _, _, votes in candidates])
+        labels = []
+        rounded = []
+        votes = []
+        for label, probability, n_votes in ordered_candidates(row):
+            labels.append(label)
+            rounded.append(round(probability, _PROBABILITY_DIGITS))
+            votes.append(n_votes)
+        originals.append(labels)
+        probabilities.append(rounded)
+        vote_counts.append(votes)
     columns: dict[str, Any] = {name: table[name] for name in table.column_names}
     columns["original"] = pa.array(originals, pa.list_(pa.string()))
     columns["probabilities"] = pa.array(probabilities, pa.list_(pa.float64()))

@@ -1,4 +1,4 @@
-"""From a person's table, or a table and votes on its rows, to a data set; and what to warn about before learning from it."""
+"""Make a data set of a table, or of a table and votes on its rows, and collect warnings before learning from it."""
 
 import math
 from dataclasses import asdict, dataclass, replace
@@ -56,8 +56,9 @@ def dataset_from_table(
             remarks.append(
                 f"columns beside the pictures are not learned from: {', '.join(unused)}. To use both, say --image-model patches."
             )
-        on_disk = stays_on_disk(len(table.columns), encoding.pixels[0], stream)
-        rows = EncodedRows(*encoding.pictures(table.columns, folder, pixel_file if on_disk else None))
+        if not stays_on_disk(len(table.columns), encoding.pixels[0], stream):
+            pixel_file = None
+        rows = EncodedRows(*encoding.pictures(table.columns, folder, pixel_file))
     else:
         models = [part.model for part in encoding.embedded]
         for model in models:
@@ -139,7 +140,10 @@ def read_table_with_votes(file: Path, votes_file: VotesFile, roles: ColumnRoles)
     votes = read_votes(votes_file, report_unused=not in_same_file)
     on = votes_file.on or votes_file.item
     source, item, remarks = attach_votes(open_table(file), votes, on)
-    vote_columns = annotator_columns(votes_file) if in_same_file else []
+    not_features = {*roles.ignore, on}
+    if in_same_file:
+        not_features.update(annotator_columns(votes_file))
+    not_features -= {"", *roles.non_numeric}  # pictures may be named by their files
     ground_truth = {}
     if is_label_studio(votes_path):
         label_of_item = read_ground_truth(votes_path)
@@ -147,10 +151,7 @@ def read_table_with_votes(file: Path, votes_file: VotesFile, roles: ColumnRoles)
         for row, i in enumerate(item):
             if i >= 0 and items[i] in label_of_item:
                 ground_truth[row] = label_of_item[items[i]]
-    ignore = tuple(
-        {*roles.ignore, on, *vote_columns} - {"", *roles.non_numeric}
-    )  # pictures may be named by their files
-    roles = replace(roles, candidates=CANDIDATES, empty="unlabelled", ignore=ignore)
+    roles = replace(roles, candidates=CANDIDATES, empty="unlabelled", ignore=tuple(sorted(not_features)))
     return TableWithVotes(source, roles, votes, item, [*votes.remarks, *remarks], ground_truth)
 
 

@@ -59,7 +59,10 @@ class Refit:
         for member in model.members:
             hidden = tuple(member.shape.get("hidden", ()))
             weights[hidden] = [_weights_of(member, t) for t in range(member.stack.t)]
-        forests = {learner.kind: learner for learner in model.others if isinstance(learner, Forest)}
+        forests = {}
+        for learner in model.others:
+            if isinstance(learner, Forest):
+                forests[learner.kind] = learner
         return replace(warm_start, weights=weights, forests=forests)
 
     def _network_configs(self) -> tuple[NetworkConfig, ...]:
@@ -69,7 +72,9 @@ class Refit:
             return ()
         configs = []
         for chosen in self.run.metadata["chosen"]:
-            hidden = tuple(chosen["hidden"]) if "networks" in model.learners else ()
+            hidden = ()
+            if "networks" in model.learners:
+                hidden = tuple(chosen["hidden"])
             configs.append(NetworkConfig(**{**chosen, "hidden": hidden}))
         return tuple(dict.fromkeys(configs))
 

@@ -206,7 +206,9 @@ def _check_consistency(metadata: dict[str, Any]) -> str | None:
     """Return a rule that the parts of model.json violate together, or None."""
     encoding = metadata["encoding"]
     rare = encoding.get("rare", {})  # runs of the first versions have none
-    member_shape = _PICTURE_MEMBER if encoding["pixels"] else _TABLE_MEMBER
+    member_shape = _TABLE_MEMBER
+    if encoding["pixels"]:
+        member_shape = _PICTURE_MEMBER
     error = find_schema_error(metadata["members"], [member_shape], "members")
     error = error or find_schema_error(rare, {str: [str]}, "encoding.rare")
     error = error or find_schema_error(encoding.get("patches", []), [_PATCHES], "encoding.patches")
@@ -331,8 +333,10 @@ def _build_model(metadata: dict[str, Any], tensors: dict[str, Tensor], folder: P
     if n_built == 0 and d > 0:  # votes on a table without features leave no learner
         is_complete = False
     shares = metadata["shares"]
-    allowed_shares = (n_described,) if others else (0, n_described)
-    if not is_complete or len(shares) not in allowed_shares:
+    has_all_shares = len(shares) == n_described
+    if not others and not shares:  # networks alone need none
+        has_all_shares = True
+    if not is_complete or not has_all_shares:
         raise _refused(path, "describe model.safetensors; the networks there are others")
     return Model(metadata["classes"], encoding, tuple(members), metadata["calibration"], tuple(others), tuple(shares))
 
@@ -362,10 +366,11 @@ def _check_patch_tensors(encoding: dict[str, Any], tensors: dict[str, Tensor], p
         filters, offset, mean, axes = stored
         k = len(offset)
         size = patch_side(column["side"])
-        shapes = [(k, column["channels"], size, size), (k,), (2 * k * GRID**2,)]
         fits = (
-            [tuple(tensor.shape) for tensor in (filters, offset, mean)] == shapes
-            and all(tensor.dtype == torch.float32 for tensor in (filters, offset, mean))
+            filters.shape == (k, column["channels"], size, size)
+            and offset.shape == (k,)
+            and mean.shape == (2 * k * GRID**2,)
+            and filters.dtype == offset.dtype == mean.dtype == torch.float32
             and axes.dtype == torch.float16
             and axes.dim() == 2
             and len(axes) == len(mean)
@@ -426,8 +431,9 @@ def _member_tensors(member: TableNetworks | ImageNetworks) -> dict[str, Tensor]:
         tensors["scale"] = member.scale
         tensors["offset"] = member.offset
         return tensors
-    quantiles = None if member.ranks is None else member.ranks.quantiles
-    scaling = {"shift": member.shift, "scale": member.scale, "origin": member.origin, "ranks": quantiles}
+    scaling: dict[str, Any] = {"shift": member.shift, "scale": member.scale, "origin": member.origin}
+    if member.ranks is not None:
+        scaling["ranks"] = member.ranks.quantiles
     for name, values in scaling.items():
         if values is not None:
             tensors[name] = torch.as_tensor(values).clone()
@@ -440,10 +446,20 @@ def _build_member(
     """Return the networks that were stored, or None if the tensors do not fit their description, d features and c classes."""
     is_picture = "network" in description
     n_networks = description["networks"]
-    network: Network = network_of(description["network"]) if is_picture else MLP(tuple(description["hidden"]))
-    shape = tuple(description["pixels"]) if is_picture else (description["inputs"],)
+    network: Network
+    shape: tuple[int, ...]
+    device = torch.device("cpu")
+    if is_picture:
+        network = network_of(description["network"])
+        shape = tuple(description["pixels"])
+        device = best_device()
+    else:
+        network = MLP(tuple(description["hidden"]))
+        shape = (description["inputs"],)
     width = math.prod(shape)
-    n_features = 2 * d if "ranks" in tensors else d
+    n_features = d
+    if "ranks" in tensors:
+        n_features = 2 * d
     if width != n_features or min([n_networks, c, *description.get("hidden", ())]) < 1:
         return None
     with torch.device("meta"):  # shapes without memory, whatever numbers the file has
@@ -459,7 +475,10 @@ def _build_member(
         optional["shift"] = ((n_networks, 1, width), torch.float32)
         optional["scale"] = ((n_networks, 1, width), torch.float32)
         optional["origin"] = ((width,), torch.float64)
-    stored = {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in tensors.items() if name != "ranks"}
+    stored = {}
+    for name, tensor in tensors.items():
+        if name != "ranks":
+            stored[name] = (tuple(tensor.shape), tensor.dtype)
     if not required.items() <= stored.items() <= {**required, **optional}.items():
         return None
     quantiles = tensors.get("ranks")
@@ -467,16 +486,21 @@ def _build_member(
         quantiles.dim() != 2 or d not in quantiles.shape or not quantiles.is_floating_point()
     ):
         return None
-    device = best_device() if is_picture else torch.device("cpu")
-    modules = [network(shape, c).to(device) for _ in range(n_networks)]
-    for i, module in enumerate(modules):
+    modules = []
+    for i in range(n_networks):
+        module = network(shape, c).to(device)
         module.load_state_dict({name: tensors[f"weight.{name}"][i] for name in weights})
+        modules.append(module)
     if is_picture:
         scale = tensors["scale"].to(device)
         offset = tensors["offset"].to(device)
         return ImageNetworks(Stack(modules), description["network"], shape, scale, offset)
-    origin = tensors["origin"].numpy() if "origin" in tensors else None
-    ranks = None if quantiles is None else QuantileNormalizer(quantiles.numpy())
+    origin = None
+    if "origin" in tensors:
+        origin = tensors["origin"].numpy()
+    ranks = None
+    if quantiles is not None:
+        ranks = QuantileNormalizer(quantiles.numpy())
     return TableNetworks(Stack(modules), tensors.get("shift"), tensors.get("scale"), origin, ranks)
 
 
@@ -520,7 +544,9 @@ def _build_forest(kind: str, arrays: dict[str, NDArray[Any]], d: int, c: int) ->
     if set(arrays) != set(_FOREST_ARRAYS):
         return None
     forest = Forest(**arrays, classes=c, kind=kind)
-    return None if forest.is_malformed(d, c) else forest
+    if forest.is_malformed(d, c):
+        return None
+    return forest
 
 
 def _build_kernel_ensemble(

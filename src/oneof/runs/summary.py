@@ -11,7 +11,7 @@ from oneof.ensemble.accuracy import AccuracyEstimate, measure_labels
 from oneof.metrics import in_words
 from oneof.runs.folder import SAMPLE_CSV, Run
 from oneof.runs.purified import lost_labels
-from oneof.storage.printable import one_line
+from oneof.storage.printable import one_line, plural
 
 
 def summary_rows(run: Run) -> list[tuple[str, str]]:
@@ -73,7 +73,7 @@ def next_steps(run: Run) -> list[str]:
     folder = shlex.quote(str(run.folder))
     n_to_review = pc.sum(run.decided["ask"]).as_py() or 0
     if n_to_review:
-        rows = "row" if n_to_review == 1 else "rows"
+        rows = plural("row", n_to_review)
         steps.append(f"To decide the {n_to_review:,} doubtful {rows} in a browser: oneof review {folder}")
     steps.append(f"To get the labels: oneof clean {folder} --out labels.csv")
     return steps

@@ -25,14 +25,18 @@ def locked(file: IO[bytes], shared: bool = False, wait: bool = True) -> Iterator
     """
     if find_spec("fcntl"):
         fcntl = import_module("fcntl")
-        operation = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+        operation = fcntl.LOCK_EX
+        if shared:
+            operation = fcntl.LOCK_SH
         if not wait:
             operation |= fcntl.LOCK_NB
         fcntl.flock(file, operation)
         release = partial(fcntl.flock, file, fcntl.LOCK_UN)
     else:
         msvcrt = import_module("msvcrt")
-        operation = msvcrt.LK_LOCK if wait else msvcrt.LK_NBLCK
+        operation = msvcrt.LK_NBLCK
+        if wait:
+            operation = msvcrt.LK_LOCK
         _lock_byte(msvcrt.locking, file, operation)
         release = partial(_lock_byte, msvcrt.locking, file, msvcrt.LK_UNLCK)
     try:

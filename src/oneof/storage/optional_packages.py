@@ -17,7 +17,9 @@ def load_package(module: str, purpose: str, function: str | None = None, extra: 
         return getattr(package, function)  # some packages import their parts only now
     except Exception as error:  # a broken package may raise anything: torchvision with another torch a RuntimeError
         if isinstance(error, ModuleNotFoundError) and error.name == module:
-            to_install = name if extra is None else f"'oneof[{extra}]'"
+            to_install = name
+            if extra is not None:
+                to_install = f"'oneof[{extra}]'"
             problem = f"it is not installed. Run: pip install {to_install}."
         else:
             cause = _describe_root_cause(error)

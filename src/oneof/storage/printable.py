@@ -31,6 +31,17 @@ def shortened(text: str, most: int = 60) -> str:
     return f"{text[: most - 3]}..."
 
 
+def plural(noun: str, count: int) -> str:
+    """Return the singular of a noun for a count of one, otherwise its plural.
+
+    >>> plural("row", 1), plural("row", 2)
+    ('row', 'rows')
+    """
+    if count == 1:
+        return noun
+    return f"{noun}s"
+
+
 def describe_error(error: Exception) -> str:
     """Return the message of an error; that of the operating system without its number."""
     if not isinstance(error, OSError) or error.strerror is None:

@@ -35,11 +35,15 @@ def find_schema_error(value: Any, shape: Any, path: str = "") -> str | None:
         return _find_error_in_list(value, shape[0], path)
     if isinstance(shape, dict):
         return _find_error_in_object(value, shape, path)
-    types = shape if isinstance(shape, tuple) else (shape,)
-    if isinstance(value, types) and not isinstance(value, bool):
-        return _describe_mismatch(path, "a number of 64 bits", value) if _is_too_large(value) else None
-    names = [_TYPE_NAMES[type_] for type_ in types if type_ in _TYPE_NAMES]
-    return _describe_mismatch(path, " or ".join(dict.fromkeys(names)), value)
+    types = shape
+    if not isinstance(shape, tuple):
+        types = (shape,)
+    if not isinstance(value, types) or isinstance(value, bool):
+        names = [_TYPE_NAMES[type_] for type_ in types if type_ in _TYPE_NAMES]
+        return _describe_mismatch(path, " or ".join(dict.fromkeys(names)), value)
+    if _is_too_large(value):
+        return _describe_mismatch(path, "a number of 64 bits", value)
+    return None
 
 
 def _is_too_large(value: Any) -> bool:
@@ -58,9 +62,13 @@ def _find_error_in_list(values: list[Any], shape: Any, path: str) -> str | None:
 
 
 def _find_error_in_object(value: dict[str, Any], shape: dict[Any, Any], path: str) -> str | None:
-    shapes = dict.fromkeys(value, shape[str]) if str in shape else shape
+    shapes = shape
+    if str in shape:  # any names
+        shapes = dict.fromkeys(value, shape[str])
     for name, element_shape in shapes.items():
-        element_path = f"{path}.{name}" if path else name
+        element_path = name
+        if path:
+            element_path = f"{path}.{name}"
         if name not in value:
             return f"{element_path} is missing"
         error = find_schema_error(value[name], element_shape, element_path)

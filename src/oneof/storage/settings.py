@@ -66,7 +66,9 @@ def _serialize_function(function: FunctionType) -> str:
 
 def _serialize_callable(value: Any) -> dict[str, Any]:
     """Return the name of a class, or the name and the attributes of an object that can be called."""
-    attributes = {} if isinstance(value, type) else getattr(value, "__dict__", {})
+    attributes: dict[str, Any] = {}
+    if not isinstance(value, type):
+        attributes = getattr(value, "__dict__", {})
     name = getattr(value, "__qualname__", type(value).__qualname__)
     return {"kind": name, **to_serializable(attributes)}
 
@@ -97,7 +99,9 @@ def first_difference(old: Any, new: Any, path: str = "") -> str | None:
     """Describe where two JSON values first differ; None if they are equal."""
     if isinstance(old, dict) and isinstance(new, dict):
         for key in old | new:
-            key_path = f"{path}.{key}" if path else key
+            key_path = key
+            if path:
+                key_path = f"{path}.{key}"
             difference = first_difference(old.get(key), new.get(key), key_path)
             if difference:
                 return difference

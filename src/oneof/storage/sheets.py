@@ -28,7 +28,9 @@ def as_written(texts: Any) -> Any:
 def check_out(path: Path, endings: tuple[str, ...] = ENDINGS, name: str = "out") -> None:
     """Raise ValueError if a file could not be written, so that this is known before the work and not after it."""
     if path.suffix.lower() not in endings:
-        expected = endings[0] if len(endings) == 1 else f"one of {', '.join(endings)}"
+        expected = endings[0]
+        if len(endings) > 1:
+            expected = f"one of {', '.join(endings)}"
         raise ValueError(f"{name} must end in {expected}; got {str(path)!r}.")
     if not path.parent.is_dir():
         raise ValueError(
@@ -136,8 +138,10 @@ def _join_list(cell: list[Any], separator: str) -> str:
         if details:
             described = ", ".join(_describe_detail(name, value) for name, value in details)
             texts.append(f"{label} ({described})")
+        elif isinstance(label, float):
+            texts.append(f"{label:g}")
         else:
-            texts.append(f"{label:g}" if isinstance(label, float) else str(label))
+            texts.append(str(label))
     return separator.join(texts)
 
 

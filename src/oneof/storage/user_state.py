@@ -22,8 +22,7 @@ def user_state_folder() -> Path:
     if not home.is_absolute():
         raise FileNotFoundError("the user has no home folder")
     if sys.platform == "win32":
-        local = os.environ.get("LOCALAPPDATA")
-        parent = Path(local) if local else home / "AppData" / "Local"
+        parent = Path(os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local")
     elif sys.platform == "darwin":
         parent = home / "Library" / "Application Support"
     else:

@@ -8,7 +8,7 @@ disk, the one before is taken.
 import hashlib
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -102,7 +102,8 @@ class Checkpointer:
         self.saved_at = time.monotonic()
         if self.group.rank > 0:
             return
-        content = save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
+        on_cpu = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+        content = save(on_cpu)
         metadata["identity"] = self.identity
         metadata["sha256"] = hashlib.sha256(content).hexdigest()
         name = f"step-{state.epoch:06d}-{state.position:09d}"
@@ -137,9 +138,12 @@ def plan_stacks(
     size = -(-n_trials // n_stacks)
     stacks = [trials[start : start + size] for start in range(0, n_trials, size)]
     if 1 < group.size <= n_trials:
-        n_stacks = min(n_trials, -(-len(stacks) // group.size) * group.size)  # a multiple of the processes
-        ranges = [ProcessGroup(rank, n_stacks).local_range(n_trials) for rank in range(n_stacks)]
-        stacks = [trials[start:end] for start, end in ranges]
+        stacks_per_process = -(-len(stacks) // group.size)
+        n_stacks = min(n_trials, stacks_per_process * group.size)
+        stacks = []
+        for number in range(n_stacks):
+            start, end = ProcessGroup(number, n_stacks).local_range(n_trials)
+            stacks.append(trials[start:end])
     if checkpoint is None:
         return stacks
     path = Path(checkpoint) / "stacks.json"
@@ -147,8 +151,9 @@ def plan_stacks(
         return _planned_before(path, trials)
     path.parent.mkdir(parents=True, exist_ok=True)
     if group.rank == 0:
+        sizes = [len(stack) for stack in stacks]
         with atomic_write(path) as file:
-            file.write(json.dumps([len(stack) for stack in stacks]).encode())
+            file.write(json.dumps(sizes).encode())
     return stacks
 
 
@@ -181,7 +186,11 @@ def fingerprint(data: TrainingData) -> str:
         if table is None:
             continue
         digest.update(str(tuple(table.shape)).encode())
-        blocks = table.blocks() if isinstance(table, OnDiskFeatures) else (table,)
+        blocks: Iterable[Tensor]
+        if isinstance(table, OnDiskFeatures):
+            blocks = table.blocks()
+        else:
+            blocks = [table]
         for block in blocks:
             digest.update(block.cpu().contiguous().numpy().data)
     return digest.hexdigest()[:16]
@@ -209,6 +218,11 @@ def _checkpoint_tensors(state: State, best: BestEpoch) -> Iterator[CheckpointTen
         yield CheckpointTensor(f"weight.{name}", tensor)
     for name, tensor in state.stack.buffers.items():
         yield CheckpointTensor(f"buffer.{name}", tensor, of_rank=True)
+    if state.average is not None:
+        for name, tensor in state.average.weights.items():
+            yield CheckpointTensor(f"average.weight.{name}", tensor)
+        for name, tensor in state.average.buffers.items():
+            yield CheckpointTensor(f"average.buffer.{name}", tensor, of_rank=True)
     for name, tensor in best.kept.items():
         yield CheckpointTensor(f"best.kept.{name}", tensor)
     for i, moments in enumerate(state.optimizer):
@@ -235,11 +249,15 @@ def _checkpoint_tensors(state: State, best: BestEpoch) -> Iterator[CheckpointTen
 
 def _name_of_rank(name: str, rank: int) -> str:
     """Return what a checkpoint calls a tensor that every rank has; that of the first has its plain name."""
-    return name if rank == 0 else f"rank.{rank}.{name}"
+    if rank == 0:
+        return name
+    return f"rank.{rank}.{name}"
 
 
 def _generators(state: State) -> dict[str, torch.Generator]:
-    generators = {f"generator.{i}": generator for i, generator in enumerate(state.generators)}
+    generators = {}
+    for i, generator in enumerate(state.generators):
+        generators[f"generator.{i}"] = generator
     generators["generator.global"] = global_generator(state.loss.device)
     return generators
 
@@ -253,18 +271,25 @@ def _collect_state(
     for name, tensor, sections, of_rank, _ in _checkpoint_tensors(state, best):
         if of_rank:
             of_this_rank[name] = tensor.detach().cpu()
+        elif sections is None:
+            tensors[name] = tensor
         else:
-            tensors[name] = tensor if sections is None else group.gathered(tensor, sections)
+            tensors[name] = group.gathered(tensor, sections)
     for rank, of_one_rank in enumerate(group.gathered_objects(of_this_rank)):
         for name, tensor in of_one_rank.items():
             tensors[_name_of_rank(name, rank)] = tensor
-    columns = list(history[0]) if history else []
+    columns = []
+    if history:
+        columns = list(history[0])
     for name in columns:
         tensors[f"history.{name}"] = torch.stack([record[name] for record in history])
+    n_rounds = 0
+    if state.pop is not None:
+        n_rounds = state.pop.round
     metadata = {
         "epoch": state.epoch,
         "position": state.position,
-        "round": state.pop.round if state.pop else 0,
+        "round": n_rounds,
         "epochs_recorded": len(history),
         "ranks": group.size,
         "columns": columns,
@@ -293,7 +318,9 @@ def _load_state(
         else:
             generator.manual_seed(group.seed(generator.initial_seed(), metadata["epoch"]))
     state.epoch = metadata["epoch"]
-    state.position = metadata["position"] if as_written else 0
+    state.position = 0
+    if as_written:
+        state.position = metadata["position"]
     if state.pop is not None:
         state.pop = state.pop._replace(round=metadata["round"])
     columns = {name: tensors[f"history.{name}"].to(state.loss.device) for name in metadata["columns"]}

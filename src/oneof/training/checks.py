@@ -15,6 +15,7 @@ from oneof.methods.base import Method, first
 from oneof.networks import Network
 from oneof.networks.classifier import dummy_batch, eval_mode
 from oneof.purify import Purify
+from oneof.training.trials import Training
 
 
 def check_views(views: Any, device: torch.device) -> None:
@@ -74,8 +75,8 @@ def check_like_trained(x: Any, shape: tuple[int, ...]) -> None:
         raise ValueError(f"x must be {_axes('n', shape)} as in training; got {shape_of_x}. Bring it to that form.")
 
 
-def check_method(method: Method, views: Views | None, alters_input: bool) -> None:
-    """Check that there are as many views as the method takes, and that it takes inputs that are altered."""
+def check_method(method: Method, views: Views | None, training: Training) -> None:
+    """Check that there are as many views as the method takes, and that it can be trained in this way."""
     name = type(method).__name__
     n_views = 1
     if views is not None:
@@ -90,8 +91,10 @@ def check_method(method: Method, views: Views | None, alters_input: bool) -> Non
             advice = "Give views= for images; tables have one view."
         raise ValueError(f"{name} needs {needed} of every example; got {n_views}. {advice}")
     writes_its_step = type(method).step is not Method.step
-    if alters_input and writes_its_step:
+    if training.alters_input and writes_its_step:
         raise ValueError(f"mixup and noise need a method whose loss is one of logits; {name} is not. Set both to 0.")
+    if training.average and writes_its_step:
+        raise ValueError(f"average needs a method whose loss is one of logits; {name} is not. Set it to 0.")
 
 
 def check_rule(method: Method, rule: Purify | None) -> None:
@@ -109,8 +112,12 @@ def check_unscaled(kinds: Sequence[str | Scaling]) -> None:
     for kind in kinds:
         if kind == "none":
             continue
-        shown = repr(kind) if isinstance(kind, str) else "a function"
-        raise ValueError(f"scaling must be 'none' where views, which normalise, are given; got {shown}. Leave it out.")
+        description = "a function"
+        if isinstance(kind, str):
+            description = repr(kind)
+        raise ValueError(
+            f"scaling must be 'none' where views, which normalise, are given; got {description}. Leave it out."
+        )
 
 
 def check_labels(labels: Tensor, n: int, classes: int) -> None:
@@ -232,5 +239,7 @@ def _axes(first_axis: str, shape: tuple[int, ...]) -> str:
 def _first_line(error: Exception) -> str:
     """Return the first line of an error's message, by torch or by a user's own code."""
     lines = str(error).splitlines()
-    message = lines[0] if lines else ""
+    message = ""
+    if lines:
+        message = lines[0]
     return f"{type(error).__name__}: {message.rstrip('.')}."

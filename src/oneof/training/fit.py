@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -31,7 +31,7 @@ from oneof.training.prior import Prior
 from oneof.training.processes import ProcessGroup, check_rows, run_distributed
 from oneof.training.set_input import check_memory, read_candidates
 from oneof.training.stack import build
-from oneof.training.state import BestEpoch, Fit, join
+from oneof.training.state import BestEpoch, Fit, Record, join
 from oneof.training.training_data import TrainingData, as_features, batch_of_rank, drawn_rows, make_training_data
 from oneof.training.trials import Training, Trial
 
@@ -145,15 +145,25 @@ def _fit(x: Any, candidates: Any, request: FitRequest, group: ProcessGroup) -> F
     check_views(request.views, device)
     if not trials:
         raise ValueError("trials must hold at least one trial; got none.")
-    origin = None if request.views else _origin(x, trials)
-    centred = x if origin is None else np.asarray(x) - origin
-    features = as_features(centred, torch.get_default_dtype(), device, request.views)
+    origin = None
+    if request.views is None:
+        origin = _origin(x, trials)
+    if origin is not None:
+        x = np.asarray(x) - origin
+    features = as_features(x, torch.get_default_dtype(), device, request.views)
     mask = read_candidates(candidates, len(features), len(trials), device)
     shape = tuple(features.shape[1:])
     n_classes = mask.shape[2]
-    row_counts = {len(features if trial.rows is None else trial.rows) for trial in trials}
-    share_rows = request.views is not None and len(trials) < group.size  # otherwise each process trains whole trials
-    ranks = group if share_rows else ProcessGroup()
+    row_counts = set()
+    for trial in trials:
+        if trial.rows is None:
+            row_counts.add(len(features))
+        else:
+            row_counts.add(len(trial.rows))
+    share_rows = request.views is not None and len(trials) < group.size
+    ranks = ProcessGroup()  # each process trains trials of its own
+    if share_rows:
+        ranks = group
     check_rows(min(row_counts), ranks.size)
     training = replace(request.training, batch=batch_of_rank(request.training.batch, ranks.size))
     check_memory(max(row_counts), n_classes, _min_bytes_per_label(request), device)
@@ -169,10 +179,14 @@ def _fit(x: Any, candidates: Any, request: FitRequest, group: ProcessGroup) -> F
 
     def fit_stack(number: int) -> Fit:
         stack_trials = stacks[number]
-        start = sum(map(len, stacks[:number]))
+        if len(mask) == 1:  # all trials have the same sets
+            stack_mask = mask[0]
+        else:
+            start = sum(map(len, stacks[:number]))
+            stack_mask = mask[start : start + len(stack_trials)]
         data = make_training_data(
             features,
-            mask[0] if len(mask) == 1 else mask[start : start + len(stack_trials)],
+            stack_mask,
             stack_trials,
             request.method,
             request.purify,
@@ -185,16 +199,23 @@ def _fit(x: Any, candidates: Any, request: FitRequest, group: ProcessGroup) -> F
         checkpointer = None
         if request.checkpoint:
             checkpointer = _checkpointer(number, request, data, stack_trials, ranks)
-        title = request.progress if group.rank == 0 else None
+        title = None
+        if group.rank == 0:
+            title = request.progress
         if title is not None and len(stacks) > 1:
             title += f" ({number + 1} of {len(stacks)})"
-        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        gpus = []
+        if device.type == "cuda":
+            gpus.append(device)
+        with torch.random.fork_rng(devices=gpus):
             # Modules such as dropout draw from torch's own generators.
             torch.manual_seed(ranks.seed(stack_trials[0].seed))
             return _fit_stack(data.shared_with(ranks), stack_trials, request, title, checkpointer)
 
-    numbers = range(len(stacks))
-    fits = [fit_stack(number) for number in numbers] if share_rows else group.each(fit_stack, numbers)
+    if share_rows:  # all processes train every stack together
+        fits = [fit_stack(number) for number in range(len(stacks))]
+    else:
+        fits = group.each(fit_stack, range(len(stacks)))
     return replace(join(fits), origin=origin, network=request.network, method=request.method)
 
 
@@ -255,8 +276,14 @@ def _checkpointer(
         settings["slack"] = request.prior.slack
     settings["trials"] = []
     for trial in trials:
-        numbers = {name: getattr(trial, name) for name in ("seed", "lr", "weight_decay", "scaling", "purify")}
-        settings["trials"].append(numbers)
+        trial_settings = {
+            "seed": trial.seed,
+            "lr": trial.lr,
+            "weight_decay": trial.weight_decay,
+            "scaling": trial.scaling,
+            "purify": trial.purify,
+        }
+        settings["trials"].append(trial_settings)
     identity = to_serializable(settings) | {"data": fingerprint(data)}
     folder = Path(str(request.checkpoint)) / f"stack-{number + 1}"
     return Checkpointer(folder, identity, request.every, group)
@@ -305,19 +332,26 @@ def _fit_stack(
     stack = build(partial(data.network, request.network), seeds, data.lr.device, data.compile_batch, starts)
     state = begin(data, stack, seeds)
     best = BestEpoch(state, request.choose)
-    history = checkpointer.restore(state, best) if checkpointer else []
+    history: list[Record] = []
+    if checkpointer is not None:
+        history = checkpointer.restore(state, best)
     show_bar = title is not None and data.group.rank == 0
     with ExitStack() as contexts:
         advance = contexts.enter_context(progress_bar(title or "", data.training.epochs, show_bar, done=len(history)))
-        # without a checkpoint there is nothing to save, and Ctrl-C need not wait for the end of a step
-        interrupted = contexts.enter_context(interrupt_deferred()) if checkpointer else lambda: False
+        interrupted: Callable[[], bool] | None = None
+        if (
+            checkpointer is not None
+        ):  # otherwise there is nothing to save, and Ctrl-C need not wait for the end of a step
+            interrupted = contexts.enter_context(interrupt_deferred())
         for record in steps(data, state):
             if record is not None:
                 history.append(record)
                 best.update(record, state)
                 advance(f"set size {float(record['set_size'].mean()):.2f}")
-            if checkpointer and checkpointer.save(state, best, history, now=interrupted()):
-                raise KeyboardInterrupt
-        if checkpointer:
+            if checkpointer is not None and interrupted is not None:
+                saved_for_interrupt = checkpointer.save(state, best, history, now=interrupted())
+                if saved_for_interrupt:
+                    raise KeyboardInterrupt
+        if checkpointer is not None:
             checkpointer.save(state, best, history, now=True)
     return best.fit(data, state, history)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from oneof.methods.base import Method, first, leaves, tree_map
 from oneof.metrics import accuracy, criteria
+from oneof.training.average import begin_average, decay_at
 from oneof.training.device import CudaGraphRunner
 from oneof.training.events import begin_purifying, event
 from oneof.training.stack import Stack
@@ -24,6 +25,13 @@ def begin(data: TrainingData, stack: Stack, seeds: list[int]) -> State:
     t = len(data.rows)
     n_steps = math.ceil(data.n_drawn / data.training.batch)
     candidates = data.training_candidates()
+    pop = None
+    if data.purify is not None:
+        pop = begin_purifying(data.purify, candidates)
+    generators = []
+    for seed in seeds:
+        generator = torch.Generator(data.generator_device)
+        generators.append(generator.manual_seed(data.group.seed(seed)))
     return State(
         epoch=0,
         position=0,
@@ -34,15 +42,18 @@ def begin(data: TrainingData, stack: Stack, seeds: list[int]) -> State:
         candidates=candidates,
         memory=data.init_memory(candidates),
         shared=data.method.shared(stack),
-        pop=begin_purifying(data.purify, candidates) if data.purify else None,
-        generators=[torch.Generator(data.generator_device).manual_seed(data.group.seed(seed)) for seed in seeds],
+        pop=pop,
+        generators=generators,
         loss=torch.zeros_like(data.lr),
+        average=begin_average(stack) if data.training.average else None,
     )
 
 
 def epochs(data: TrainingData, state: State) -> Iterator[Record]:
     """Train from where the state is, an epoch at a time, and yield the record of each."""
-    return (record for record in steps(data, state) if record is not None)
+    for record in steps(data, state):
+        if record is not None:
+            yield record
 
 
 def steps(data: TrainingData, state: State) -> Iterator[Record | None]:
@@ -56,12 +67,14 @@ def steps(data: TrainingData, state: State) -> Iterator[Record | None]:
         lr = data.lr * training.schedule(state.epoch, training.epochs)
         observing = data.purify is not None and data.purify.observing(state.epoch)
         epoch = torch.full((), state.epoch, device=lr.device)
+        n_steps = state.epoch * math.ceil(data.n_drawn / training.batch)
+        decay = torch.full((), decay_at(training.average, n_steps), device=lr.device)
         order = flat_index(state.order, data.rows.shape[1])
         for start in range(state.position, data.n_drawn, training.batch):
             index = order[:, start : start + training.batch]
             mixing = state.mixing[:, start // training.batch]
             key = (observing, index.shape[1])
-            runner(key, partial(step, data, state, observing), index, lr, mixing, epoch)
+            runner(key, partial(step, data, state, observing), index, lr, mixing, epoch, decay)
             state.position = start + training.batch
             yield None
         _average_statistics(data, state)
@@ -75,7 +88,8 @@ def steps(data: TrainingData, state: State) -> Iterator[Record | None]:
 def _open_epoch(data: TrainingData, state: State) -> None:
     """Draw what an epoch needs beforehand, each trial from its own generator: the order of rows and mixup's weights."""
     _update_tables(data, state)
-    state.order = torch.stack([_draw_order(data, generator) for generator in state.generators]).to(data.rows.device)
+    orders = [_draw_order(data, generator) for generator in state.generators]
+    state.order = torch.stack(orders).to(data.rows.device)
     alpha = data.training.mixup
     if alpha:  # NumPy has the Beta distribution, the trial's generator seeds it
         weights = []
@@ -99,7 +113,13 @@ def _average_statistics(data: TrainingData, state: State) -> None:
     """Give all ranks the mean of their running statistics of batch normalisation; in steps each normalises by its own batch."""
     if data.group.size == 1:
         return
-    statistics = [buffer for buffer in state.stack.buffers.values() if buffer.is_floating_point()]
+    buffers = list(state.stack.buffers.values())
+    if state.average is not None:
+        buffers += state.average.buffers.values()
+    statistics = []
+    for buffer in buffers:
+        if buffer.is_floating_point():  # the rest counts batches
+            statistics.append(buffer)
     for buffer, mean in zip(statistics, data.group.mean(statistics), strict=True):
         buffer.copy_(mean)
 
@@ -152,12 +172,12 @@ def _purify(data: TrainingData, state: State) -> Tensor | None:
 def _observe_all_rows(data: TrainingData, state: State) -> None:
     """Let POP observe the networks as they are now on every training row, block by block."""
     t, m = data.rows.shape
-    with state.stack.eval_mode():
+    with state.predictor.eval_mode():
         for block in torch.arange(m, device=data.rows.device).split(block_size(data.x, t)):  # type: ignore[no-untyped-call]
             index = flat_index(block.expand(t, -1), m)
             rows = gather_rows(data.rows, index)
             candidates = data.visible_candidates(gather_rows(state.candidates, index), rows)
-            logits = first(state.stack(data.features(rows)))
+            logits = first(state.predictor(data.features(rows)))
             observe(data, state, index, candidates, logits)
 
 
@@ -168,8 +188,10 @@ def _record(data: TrainingData, state: State, runner: CudaGraphRunner, loss: Ten
     if state.pop is not None and removed is not None:
         record["threshold"] = state.pop.threshold  # a new tensor at every event, so safe to keep
         record["removed"] = removed
-    evaluate = partial(data.logits, state.stack)
-    run = runner if data.group.size == 1 else _run_plainly  # what ranks gather cannot be captured
+    evaluate = partial(data.logits, state.predictor)
+    run: Callable[..., Tensor] = runner
+    if data.group.size > 1:  # what ranks gather cannot be captured
+        run = _run_plainly
     by_sets: Record = {}
     if data.held_out is not None:
         logits = run("held out", evaluate, data.held_out)

@@ -1,6 +1,6 @@
 r"""The prior: how much votes speak for each label of each row, beside the mask that says which labels are possible.
 
-What a method would weigh by the posterior p it uses_prior by prior x posterior:
+A method that weighs candidates by the posterior p weighs them by prior x posterior:
 
     w_ij  ~  (v_ij + s) p_ij     on S_i; where the slack s is not zero, on every label
 
@@ -24,7 +24,7 @@ from oneof.candidates.prior import check_weights, log_weights
 
 @dataclass(frozen=True, eq=False)
 class Prior:
-    """What votes say, as `fit` is given it."""
+    """Hold the prior as it is passed to `fit`."""
 
     weights: Any = None  # [n, c], dense or SciPy sparse, not negative; None: nothing is known but the sets
     slack: float = 0.0  # what a label counts that nobody named; 0: it cannot be right
@@ -48,8 +48,10 @@ def log_prior(prior: Prior, candidates: Tensor, dtype: torch.dtype) -> Tensor | 
     if prior.weights is None:
         return None
     weights = check_weights(prior.weights, *candidates.shape[1:])
-    dense = np.asarray(weights.toarray() if hasattr(weights, "toarray") else weights, dtype=np.float64)
+    if hasattr(weights, "toarray"):
+        weights = weights.toarray()
     is_candidate = candidates.any(0, keepdim=True)
-    weight = torch.as_tensor(dense).to(candidates.device, dtype) * is_candidate
+    dense = torch.as_tensor(np.asarray(weights, dtype=np.float64))
+    weight = dense.to(candidates.device, dtype) * is_candidate
     largest = weight.amax(-1, keepdim=True)
     return torch.where(is_candidate, log_weights(weight, largest, prior.slack), 0.0)

@@ -32,8 +32,9 @@ def read_candidates(candidates: Any, n: int, t: int, device: torch.device) -> Te
 
 def as_tensor(values: Any, dtype: torch.dtype | None, device: torch.device) -> Tensor:
     """Return values as a tensor on the device, sharing memory where torch can: it does not take arrays that are read-only."""
-    shareable = values if isinstance(values, Tensor) else np.require(values, requirements="W")
-    return torch.as_tensor(shareable, dtype=dtype, device=device)
+    if not isinstance(values, Tensor):
+        values = np.require(values, requirements="W")
+    return torch.as_tensor(values, dtype=dtype, device=device)
 
 
 def check_memory(n: int, c: int, bytes_per_label: int, device: torch.device) -> None:
@@ -79,11 +80,15 @@ def _mask_from_scipy(matrix: Any) -> NDArray[np.bool_]:
 
 def _are_label_lists(candidates: Any) -> bool:
     """Return whether every row is a collection of label numbers or None, and not of bool."""
-    collections = (list, tuple, set, frozenset, type(None))
-    if not isinstance(candidates, (list, tuple)) or not all(isinstance(row, collections) for row in candidates):
+    if not isinstance(candidates, (list, tuple)):
         return False
-    first_known = next((row for row in candidates if row), ())
-    return any(isinstance(label, (int, np.integer)) and not isinstance(label, bool) for label in first_known)
+    for row in candidates:
+        if not isinstance(row, (list, tuple, set, frozenset, type(None))):
+            return False
+    for row in candidates:
+        if row:  # the first set that is known
+            return any(isinstance(label, (int, np.integer)) and not isinstance(label, bool) for label in row)
+    return False
 
 
 def _mask_from_lists(rows: Sequence[Any]) -> NDArray[np.bool_]:
@@ -103,5 +108,8 @@ def _mask_from_lists(rows: Sequence[Any]) -> NDArray[np.bool_]:
     check_memory(len(rows), c, 1, torch.device("cpu"))
     mask = np.zeros((len(rows), c), dtype=bool)
     for i, row in enumerate(rows):
-        mask[i, slice(None) if row is None else list(row)] = True
+        if row is None:
+            mask[i] = True
+        else:
+            mask[i, list(row)] = True
     return mask

@@ -38,7 +38,6 @@ class Stack:
         for module in modules:  # convolutions are faster so, on a CPU too
             module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.template = copy.deepcopy(modules[0]).to("meta")
-        trainable = {name for name, p in modules[0].named_parameters() if p.requires_grad}  # a backbone may be frozen
         parameters: dict[str, Tensor]
         if self.t == 1:
             self.module = modules[0]
@@ -55,9 +54,15 @@ class Stack:
             for name, parameter in parameters.items():
                 _set_tensor(self.module, name, nn.Parameter(parameter, requires_grad=parameter.requires_grad))
             parameters = dict(self.module.named_parameters())
-        self.parameters = {name: parameter for name, parameter in parameters.items() if name in trainable}
-        self.weights = {name: value for name, value in values.items() if name in trainable}
-        self.fixed = {name: value for name, value in values.items() if name not in trainable}
+        self.parameters: dict[str, Tensor] = {}
+        self.weights: dict[str, Tensor] = {}
+        self.fixed: dict[str, Tensor] = {}  # weights of a backbone may be frozen
+        for name, parameter in modules[0].named_parameters():
+            if parameter.requires_grad:
+                self.parameters[name] = parameters[name]
+                self.weights[name] = values[name]
+            else:
+                self.fixed[name] = values[name]
         self._accelerator: Accelerator | None = None
         if compile_batch > 0 and self.t == 1:
             self._accelerator = accelerate(self.module, compile_batch)
@@ -84,15 +89,17 @@ class Stack:
             submodule = self.module.get_submodule(part)
             output = self._accelerated(submodule, x)(x[0])
         elif self._takes_second_network(x, part):
-            own_weights = {name: weight[0] for name, weight in weights.items()}
-            output = self._accelerated(self._second_network(), x)(own_weights, x[0])
+            first_weights = {name: weight[0] for name, weight in weights.items()}
+            output = self._accelerated(self._second_network(), x)(first_weights, x[0])
         else:
             return self._functional(x, part, weights)
         return tree_map(lambda tensor: tensor[None], output)
 
     def _accelerated(self, function: Callable[..., Any], x: Tensor) -> Callable[..., Any]:
         """Return the function as it is to be called for inputs x [t, b, ...]."""
-        return function if self._accelerator is None else self._accelerator(function, x)
+        if self._accelerator is None:
+            return function
+        return self._accelerator(function, x)
 
     def _takes_second_network(self, x: Tensor, part: str) -> bool:
         """Return whether other weights go through a second module, which is faster: on CUDA, in training, without gradients."""
@@ -116,8 +123,12 @@ class Stack:
         else:
             buffers = {name: buffer.clone() for name, buffer in self.buffers.items()}
             tensors = {**weights, **self.fixed, **buffers}
-        prefix = f"{part}." if part else ""
-        state = {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+        state = tensors
+        if part:
+            state = {}
+            for name, value in tensors.items():
+                if name.startswith(f"{part}."):
+                    state[name.removeprefix(f"{part}.")] = value
         module = self.template.get_submodule(part)
         return vmap(lambda state, x: functional_call(module, state, (x,)), randomness="different")(state, x)
 
@@ -125,11 +136,12 @@ class Stack:
         """Return gradients in the order and shape of `weights`; trials are independent, so their losses may be summed."""
         parameters = list(self.parameters.values())
         with self._cudnn_benchmark():
-            computed = torch.autograd.grad(loss, parameters, allow_unused=True)
+            computed: Sequence[Tensor | None] = torch.autograd.grad(loss, parameters, allow_unused=True)
         gradients = []
         for parameter, gradient in zip(parameters, computed, strict=True):
-            is_unused = gradient is None
-            gradients.append(torch.zeros_like(parameter) if is_unused else gradient)
+            if gradient is None:  # the loss does not depend on this parameter
+                gradient = torch.zeros_like(parameter)
+            gradients.append(gradient)
         if self.t == 1:
             return [gradient[None] for gradient in gradients]
         return gradients

@@ -50,6 +50,12 @@ class State:
     pop: Purification | None
     generators: list[torch.Generator]  # one per trial
     loss: Tensor  # [t] summed over the examples of this epoch
+    average: Stack | None = None  # of the networks, see `oneof.training.average`; None where training has none
+
+    @property
+    def predictor(self) -> Stack:
+        """Return the networks that are evaluated and kept: the average where there is one."""
+        return self.stack if self.average is None else self.average
 
 
 Record = dict[str, Tensor]
@@ -122,10 +128,12 @@ class Fit:
         if self.eval_transform is not None:
             tensors["look.scale"] = self.eval_transform.scale
             tensors["look.offset"] = self.eval_transform.offset
-        method_changes_network = type(self.method).network is not Method.network
+        stored_method = None
+        if type(self.method).network is not Method.network:  # the method added parts to the networks
+            stored_method = self.method
         metadata = {
             "network": self.network,
-            "method": self.method if method_changes_network else None,
+            "method": stored_method,
             "shape": self.shape,
             "epochs": len(self.history["loss"]),
         }
@@ -156,7 +164,8 @@ class BestEpoch:
         self.kept: dict[str, Tensor] = {}  # weights and buffers
         self.sets: Tensor | None = None
         if choose != "last":
-            self.kept = {name: tensor.clone() for name, tensor in _weights_and_buffers(state).items()}
+            for name, tensor in _weights_and_buffers(state).items():
+                self.kept[name] = tensor.clone()
             self.sets = torch.zeros_like(state.candidates)
 
     def update(self, record: Record, state: State) -> None:
@@ -180,22 +189,25 @@ class BestEpoch:
                 tensor.copy_(self.kept[name])
             state.candidates.copy_(self.sets)
         candidates = data.group.gathered_rows(state.candidates)
+        removed = None
+        if state.pop is not None:
+            removed = removals(state.pop, candidates, data.group)
         return Fit(
-            stack=state.stack,
+            stack=state.predictor,
             shift=data.shift,
             scale=data.scale,
             eval_transform=data.eval_transform,
             shape=tuple(data.x.shape[1:]),
             rows=data.all_rows,
             candidates=candidates,
-            removals=None if state.pop is None else removals(state.pop, candidates, data.group),
+            removals=removed,
             history=_merge(history, torch.stack),
             epoch=self.epoch,
         )
 
 
 def _weights_and_buffers(state: State) -> dict[str, Tensor]:
-    return state.stack.weights | state.stack.buffers
+    return state.predictor.weights | state.predictor.buffers
 
 
 def join(fits: list[Fit]) -> Fit:
@@ -207,14 +219,17 @@ def join(fits: list[Fit]) -> Fit:
     for name in ("shift", "scale", "rows", "candidates", "epoch"):
         if getattr(first_fit, name) is not None:
             columns[name] = torch.cat([getattr(fit, name) for fit in fits])
+    if first_fit.removals is not None:
+        columns["removals"] = _join_removals(fits)
     modules = []
+    histories = []
     for fit in fits:
         modules += fit.stack.modules()
+        histories.append(fit.history)
     return replace(
         first_fit,
         stack=Stack(modules, first_fit.stack.compile_batch),
-        removals=None if first_fit.removals is None else _join_removals(fits),
-        history=_merge([fit.history for fit in fits], partial(torch.cat, dim=1)),
+        history=_merge(histories, partial(torch.cat, dim=1)),
         **columns,
     )
 
@@ -227,14 +242,19 @@ def _join_removals(fits: list[Fit]) -> Removals:
         if fit.removals is not None:
             logs.append(fit.removals._replace(trial=fit.removals.trial + n_trials))
         n_trials += fit.stack.t
-    joined = Removals(*(torch.cat(column) for column in zip(*logs, strict=True)))
-    order = joined.round.argsort(stable=True)
-    return Removals(*(column[order] for column in joined))
+    columns = {}
+    for name in Removals._fields:
+        columns[name] = torch.cat([getattr(log, name) for log in logs])
+    order = columns["round"].argsort(stable=True)
+    return Removals(**{name: column[order] for name, column in columns.items()})
 
 
 def _merge(records: list[Record], merge: Callable[[list[Tensor]], Tensor]) -> Record:
     """Merge records, column by column."""
-    return {name: merge([record[name] for record in records]) for name in records[0]}
+    merged = {}
+    for name in records[0]:
+        merged[name] = merge([record[name] for record in records])
+    return merged
 
 
 _NETWORKS = (MLP, Linear, GeneratorMLP, LeNet, ResNet32, WideResNet, Timm)
@@ -258,10 +278,14 @@ def load(path: str | Path, network: Network | None = None) -> Fit:
     try:
         with safe_open(path, "pt") as file:
             metadata = json.loads(file.metadata()["fit"])
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            tensors = {}
+            for name in file.keys():  # noqa: SIM118 - the file is no dict
+                tensors[name] = file.get_tensor(name)
         _check_claims(metadata, tensors)
         make = network or from_serializable(metadata["network"], KINDS)
-        method: Method = from_serializable(metadata["method"], KINDS) if metadata["method"] else Method()
+        method = Method()
+        if metadata["method"]:
+            method = from_serializable(metadata["method"], KINDS)
         shape = tuple(metadata["shape"])
         n_classes = tensors["candidates"].shape[2]
         weights = _with_prefix(tensors, "weight.")
@@ -278,7 +302,16 @@ def load(path: str | Path, network: Network | None = None) -> Fit:
         eval_transform = None
         if normalisation:
             eval_transform = Views(((Plain(), 1),), normalisation["scale"], normalisation["offset"], torch.float32)
-        removed = _with_prefix(tensors, "removals.")
+        removal_columns = _with_prefix(tensors, "removals.")
+        removed = None
+        if removal_columns:
+            removed = Removals(**removal_columns)
+        origin = None
+        if "origin" in tensors:
+            origin = tensors["origin"].numpy()
+        ranks = None
+        if "ranks" in tensors:
+            ranks = QuantileNormalizer(tensors["ranks"].numpy())
         return Fit(
             stack=Stack(modules),
             shift=tensors.get("shift"),
@@ -287,19 +320,19 @@ def load(path: str | Path, network: Network | None = None) -> Fit:
             shape=shape,
             rows=tensors["rows"],
             candidates=tensors["candidates"],
-            removals=Removals(**removed) if removed else None,
+            removals=removed,
             history=_with_prefix(tensors, "history."),
             epoch=tensors["epoch"],
-            origin=tensors["origin"].numpy() if "origin" in tensors else None,
-            ranks=QuantileNormalizer(tensors["ranks"].numpy()) if "ranks" in tensors else None,
+            origin=origin,
+            ranks=ranks,
             network=make,
             method=method,
         )
     except (OSError, SafetensorError, LookupError, AttributeError, TypeError, ValueError, RuntimeError) as error:
-        advice = "" if network else " If its network was your own, say network=."
-        raise ValueError(
-            f"{path} must be a file that Fit.save wrote; it is not, or not whole ({error}).{advice}"
-        ) from error
+        message = f"{path} must be a file that Fit.save wrote; it is not, or not whole ({error})."
+        if network is None:
+            message += " If its network was your own, say network=."
+        raise ValueError(message) from error
 
 
 def _check_claims(metadata: dict[str, Any], tensors: dict[str, Tensor]) -> None:
@@ -324,4 +357,8 @@ def _check_shapes(described: nn.Module, weights: dict[str, Tensor]) -> None:
 
 def _with_prefix(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
     """Return the tensors whose names begin with a prefix, without it."""
-    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+    matching = {}
+    for name, tensor in tensors.items():
+        if name.startswith(prefix):
+            matching[name.removeprefix(prefix)] = tensor
+    return matching

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from oneof.methods.base import Batch, Step, leaves, logits_of, tree_map
+from oneof.training.average import average_logits, update_average
 from oneof.training.device import SideStream
 from oneof.training.optimize import expand_trials
 from oneof.training.state import State
@@ -15,8 +16,9 @@ from oneof.training.training_data import TrainingData
 
 
 def step(
-    data: TrainingData, state: State, observing: bool, index: Tensor, lr: Tensor, mixing: Tensor, epoch: Tensor
-) -> None:
+    data: TrainingData, state: State, observing: bool,
+    index: Tensor, lr: Tensor, mixing: Tensor, epoch: Tensor, decay: Tensor,
+) -> None:  # fmt: skip
     """Train on a batch.
 
     Parameters
@@ -31,6 +33,8 @@ def step(
         Learning rate and mixup weight of each trial [t].
     epoch
         Number of the epoch, 0-dim.
+    decay
+        Of the average of the networks, 0-dim.
     """
     method = data.method
     stack = state.stack
@@ -38,7 +42,9 @@ def step(
     rows = gather_rows(data.rows, index)
     with side_stream:  # tables are small: their kernels are all latency, which those of the views hide
         candidates = data.visible_candidates(gather_rows(state.candidates, index), rows)
-        prior = data.log_prior_of(rows) if method.uses_prior else None
+        prior = None
+        if method.uses_prior:
+            prior = data.log_prior_of(rows)
         memory = tree_map(lambda table: gather_rows(table, index), state.memory)
         batch = Batch(candidates, memory, epoch, state.generators, prior)
     views = data.views(rows, state.generators)
@@ -48,7 +54,7 @@ def step(
         done = _mixed_step(data, state, views, batch, mixing)
     else:
         done = method.step(stack, _add_noise(data, state, views), batch, state.shared)
-    second_forward = method.after_step or data.training.alters_input
+    second_forward = method.after_step or data.training.alters_input or state.average is not None
     if not second_forward:
         with side_stream, torch.no_grad():
             _write_rows(data, state, observing, index, batch.candidates, done.logits, done.memory)
@@ -57,9 +63,7 @@ def step(
     with torch.no_grad():
         data.training.optimizer.step(stack.weights.values(), gradients, state.optimizer, lr, data.weight_decay)
         if second_forward:
-            # Batch normalisation must see what it saw in the first forward: all views, here without mixup or noise.
-            with stack.frozen_statistics():
-                logits = logits_of(stack, views)[0]
+            logits = _logits_after_step(state, views, decay)
             memory = method.update(batch.weighed(logits), batch.candidates, batch.memory)
             _write_rows(data, state, observing, index, batch.candidates, logits, memory)
         _copy_shared(state.shared, done.shared)
@@ -67,14 +71,26 @@ def step(
     side_stream.join()
 
 
+def _logits_after_step(state: State, views: Tensor, decay: Tensor) -> Tensor:
+    """Return logits [t, b, c] of view 0, without mixup or noise: of the average of the networks, where there is one."""
+    stack = state.stack
+    if state.average is not None:
+        update_average(state.average, stack, decay)
+        return average_logits(state.average, views[0])
+    # Batch normalisation must see what it saw in the first forward: all views.
+    with stack.frozen_statistics():
+        return logits_of(stack, views)[0]
+
+
 def observe(data: TrainingData, state: State, index: Tensor, candidates: Tensor, logits: Tensor) -> None:
     """Let POP observe logits [t, b, c] of the rows at an index [t, b]."""
     if data.purify is None or state.pop is None:
         return
     prior = data.log_prior_of(gather_rows(data.rows, index))
-    weighed = logits if prior is None else logits + prior
+    if prior is not None:
+        logits = logits + prior
     posterior_sum = gather_rows(state.pop.posterior_sum, index)
-    scatter_rows_(state.pop.posterior_sum, index, data.purify.observe(posterior_sum, weighed, candidates))
+    scatter_rows_(state.pop.posterior_sum, index, data.purify.observe(posterior_sum, logits, candidates))
 
 
 def _write_rows(

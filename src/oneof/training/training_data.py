@@ -79,7 +79,9 @@ class TrainingData(NamedTuple):
         """
         has_own_step = type(self.method).step is not Method.step
         steps_draw = self.augment is not None or self.training.noise > 0 or has_own_step
-        return self.lr.device if steps_draw else torch.device("cpu")
+        if steps_draw:
+            return self.lr.device
+        return torch.device("cpu")
 
     def network(self, make: Network) -> nn.Module:
         """Return a network that `make` builds, as the method trains it."""
@@ -144,7 +146,9 @@ class TrainingData(NamedTuple):
 
     def _index(self, table: Tensor, rows: Tensor) -> Tensor:
         """Return where rows [t, b] are in a table [1, n, c] that trials share, or [t, n, c]."""
-        return flat_index(rows, len(self.x)) if len(table) > 1 else rows
+        if len(table) == 1:
+            return rows
+        return flat_index(rows, len(self.x))
 
     def logits(self, stack: Stack, rows: Tensor) -> Tensor:
         """Return logits [t, k, c] of rows [t, k] in evaluation mode; the processes of the group share the work."""
@@ -206,7 +210,7 @@ def make_training_data(
     """Check the inputs of `fit` and put them on the device."""
     features = as_features(x, torch.get_default_dtype(), device, views)
     n = len(features)
-    check_method(method, views, training.alters_input)
+    check_method(method, views, training)
     _check_rates(trials)
     rule = _stacked_rule(trials, purify, device)
     check_rule(method, rule)
@@ -230,7 +234,9 @@ def make_training_data(
         augment = views
         eval_transform = replace(views, kinds=((Plain(), 1),))
     if views is not None and device.type == "cuda":
-        batch = training.batch if worth_compiling(training, rows.shape[1]) else 0  # 0: nothing is compiled
+        batch = 0  # nothing is compiled
+        if worth_compiling(training, rows.shape[1]):
+            batch = training.batch
         augment = accelerate_views(views, batch)
         compile_batch = max(1, images_per_forward(views, batch, method))
     return TrainingData(
@@ -264,7 +270,9 @@ def worth_compiling(training: Training, n_rows: int) -> bool:
 
 def images_per_forward(views: Views, batch: int, method: Method) -> int:
     """Return how many images go through the network at once in a full batch: all views, or those of one."""
-    return batch * views.count if method.joint_forward else batch
+    if method.joint_forward:
+        return batch * views.count
+    return batch
 
 
 def as_features(x: Any, dtype: torch.dtype, device: torch.device, views: Views | None = None) -> Features:
@@ -272,7 +280,9 @@ def as_features(x: Any, dtype: torch.dtype, device: torch.device, views: Views |
     if views is not None:
         check_images(x, views)
     if not isinstance(x, OnDiskFeatures):
-        return as_tensor(x, dtype if views is None else torch.uint8, device)
+        if views is not None:
+            dtype = torch.uint8
+        return as_tensor(x, dtype, device)
     if views is None and (x.dtype == torch.uint8 or device.type != "cpu"):
         got = f"{x.dtype} for {device}".removeprefix("torch.")
         raise ValueError(f"a table on the disk must be float32 for the CPU; got {got}. Of images give views= too.")
@@ -306,8 +316,9 @@ def _fit_scalings(x: Features, rows: Tensor, scalings: list[str | Scaling]) -> t
         if isinstance(x, OnDiskFeatures):
             shift, scale = fitted_scaling(scaling, x, trial_rows)
         else:
-            fit_scaling = SCALINGS[scaling] if isinstance(scaling, str) else scaling
-            shift, scale = fit_scaling(x[trial_rows].double())
+            if isinstance(scaling, str):
+                scaling = SCALINGS[scaling]
+            shift, scale = scaling(x[trial_rows].double())
         shifts.append(shift)
         scales.append(scale)
     dtype = x[0].dtype

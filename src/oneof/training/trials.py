@@ -1,7 +1,7 @@
-"""What one run of many is given, and how a stack of them is trained."""
+"""A trial, which is one training run of a stack, and the settings with which a stack is trained."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,12 +27,12 @@ class Trial:
     weight_decay: float = 1e-3
     scaling: str | Scaling = "none"  # a key of oneof.data.scaling.SCALINGS, or a function like those; fitted on `rows`
     purify: Purify | None = None  # this trial's own numbers, in place of fit's
-    start: Mapping[str, Tensor] | None = None  # weights to start from; None: drawn by the seed
+    start: Mapping[str, Tensor] | None = None  # weights to start from; None: random, from the seed
 
 
 @dataclass(frozen=True)
 class Training:
-    """How a stack is trained, whatever the method."""
+    """Settings with which a stack is trained, whatever the method."""
 
     epochs: int = 100
     batch: int = 100
@@ -40,6 +40,8 @@ class Training:
     schedule: Schedule = cosine
     mixup: float = 0.0  # alpha of the Beta distribution of mixing weights; 0: no mixup
     noise: float = 0.0  # deviation of Gaussian noise on the scaled features
+    # Decay of an average of the weights that predicts in place of the networks, such as 0.999; 0: none. See `oneof.training.average`.
+    average: float = field(default=0.0, metadata={"since": "0.2"})
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch"):
@@ -48,6 +50,8 @@ class Training:
         for name in ("mixup", "noise"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must not be negative; got {getattr(self, name)}.")
+        if not 0 <= self.average < 1:
+            raise ValueError(f"average must be a decay from 0 to below 1, such as 0.999; got {self.average}.")
 
     @property
     def alters_input(self) -> bool:

@@ -64,8 +64,11 @@ def _move(matrix: Matrix) -> Operation:
 
 
 def _rotate(degrees: float, size: int) -> Operation:
-    """Anticlockwise about the centre."""
-    cos, sin, centre = math.cos(math.radians(degrees)), math.sin(math.radians(degrees)), size / 2
+    """Return a rotation about the centre, anticlockwise."""
+    angle = math.radians(degrees)
+    cos = math.cos(angle)
+    sin = math.sin(angle)
+    centre = size / 2
     return _move((cos, -sin, centre * (1 - cos + sin), sin, cos, centre * (1 - cos - sin)))
 
 
@@ -98,14 +101,16 @@ STRENGTHS = 256  # magnitudes of each: the range is cut into so many equal parts
 
 
 def magnitude(operation: str, level: int, sign: int) -> float:
-    """AutoAugment's magnitude of a level 0 ... 9, for the sign +1 or -1 where the operation has one."""
+    """Return AutoAugment's magnitude of a level 0 ... 9, for the sign +1 or -1 where the operation has one."""
     share = level / 9
     if operation == "posterize":
         return 8 - round(4 * share)
     if operation == "solarize":
         return 256 - 256 * share
     largest = {"shear": 0.3, "translate": 150 / 331, "rotate": 30.0}.get(operation.split()[0])
-    return 1 + sign * 0.9 * share if largest is None else sign * largest * share
+    if largest is None:  # an enhancement
+        return 1 + sign * 0.9 * share
+    return sign * largest * share
 
 
 @dataclass(frozen=True)
@@ -142,11 +147,19 @@ class AutoAugment(Policy):
 
 
 def autoaugment(size: int, device: torch.device | str = "cpu") -> AutoAugment:
-    """AutoAugment's CIFAR-10 policy for square images of side `size`, its tables on the device."""
+    """Return AutoAugment's CIFAR-10 policy for square images of side `size`, its tables on the device."""
     rows: list[Operation] = []
-    for name, _, level in (operation for policy in AUTOAUGMENT for operation in policy):
-        rows += [IDENTITY, *(OPERATIONS[name](magnitude(name, level, sign), size) for sign in (1, -1))]
-    probabilities = torch.tensor([[[p, p / 2] for _, p, _ in policy] for policy in AUTOAUGMENT])
+    limits = []
+    for sub_policy in AUTOAUGMENT:
+        limits_of_slots = []
+        for name, probability, level in sub_policy:
+            make = OPERATIONS[name]
+            rows.append(IDENTITY)
+            rows.append(make(magnitude(name, level, 1), size))
+            rows.append(make(magnitude(name, level, -1), size))
+            limits_of_slots.append([probability, probability / 2])
+        limits.append(limits_of_slots)
+    probabilities = torch.tensor(limits)
     return AutoAugment(table(rows).to(device), size, 128, probabilities.to(device))
 
 
@@ -162,11 +175,10 @@ class RandAugment(Policy):
 
 
 def randaugment(size: int, slots: int = 3, device: torch.device | str = "cpu") -> RandAugment:
-    """RandAugment with `slots` operations for square images of side `size`, its table on the device."""
-    shares = [(k + 0.5) / STRENGTHS for k in range(STRENGTHS)]
-    rows = [
-        OPERATIONS[name](low + (high - low) * share, size)
-        for name, (low, high) in RANDAUGMENT.items()
-        for share in shares
-    ]
+    """Return RandAugment with `slots` operations for square images of side `size`, its table on the device."""
+    rows = []
+    for name, (low, high) in RANDAUGMENT.items():
+        for k in range(STRENGTHS):
+            share = (k + 0.5) / STRENGTHS
+            rows.append(OPERATIONS[name](low + (high - low) * share, size))
     return RandAugment(table(rows).to(device), size, 0, slots)

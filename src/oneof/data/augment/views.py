@@ -217,8 +217,12 @@ DATASETS = {
 
 
 def _strong(of: Pictures, device: torch.device | str, flipped: float = 0.5) -> Strong:
-    hole = HOLE if of.size in (28, 32) else of.size // 2
-    policy = autoaugment(of.size, device) if of.colour else None
+    hole = of.size // 2
+    if of.size in (28, 32):
+        hole = HOLE
+    policy = None
+    if of.colour:
+        policy = autoaugment(of.size, device)
     return Strong(policy, flipped, round(of.size / 8), hole)
 
 
@@ -261,12 +265,13 @@ def views(
     """
     if recipe not in RECIPES:
         raise ValueError(f"recipe must be one of {', '.join(RECIPES)}; got {recipe!r}.")
-    if isinstance(dataset, str) and dataset not in DATASETS:
-        raise ValueError(f"dataset must be one of {', '.join(DATASETS)} to have views; got {dataset!r}.")
-    of = DATASETS[dataset] if isinstance(dataset, str) else dataset
-    kinds = RECIPES[recipe](of, device)
-    mean = torch.tensor(of.mean)
-    std = torch.tensor(of.std)
+    if isinstance(dataset, str):
+        if dataset not in DATASETS:
+            raise ValueError(f"dataset must be one of {', '.join(DATASETS)} to have views; got {dataset!r}.")
+        dataset = DATASETS[dataset]
+    kinds = RECIPES[recipe](dataset, device)
+    mean = torch.tensor(dataset.mean)
+    std = torch.tensor(dataset.std)
     scale = 1 / (255 * std)
     offset = -mean / std
     return Views(kinds, scale.to(device), offset.to(device), dtype)

@@ -44,7 +44,8 @@ class LabelledArrays(NamedTuple):
 
 def array_suffixes() -> tuple[str, ...]:
     """Return the endings of files of arrays: npz, and those that plug-ins read."""
-    return (".npz", *(f".{ending}" for ending in find_plugins(READERS)))
+    plugin_suffixes = [f".{ending}" for ending in find_plugins(READERS)]
+    return (".npz", *plugin_suffixes)
 
 
 def read_arrays(path: Path, separator: str, empty: str, unpacked: float) -> LabelledArrays:
@@ -110,12 +111,16 @@ def _read_npz(path: Path, unpacked: float) -> ArrayFile:
 
 
 def _true_labels(stored: list[Any], sets: Candidates, beside_mask: bool, where: str) -> NDArray[np.intp]:
-    """Labels as columns of the mask, by name, by their text, or by number beside a mask; -1 where missing."""
+    """Return labels as columns of the mask, by name, by their text, or by number beside a mask; -1 where missing."""
     # One outside its row's set is an error.
-    numbers = {name: j for j, name in enumerate(sets.classes.tolist())}
-    column = {label: numbers.get(label, numbers.get(str(label).strip(), -1)) for label in set(stored)}
-    if beside_mask and all(isinstance(label, int) for label in column):
-        column = {j: j for j in range(len(numbers))}
+    column_of_class = {name: j for j, name in enumerate(sets.classes.tolist())}
+    column = {}
+    if beside_mask and all(isinstance(label, int) for label in stored):
+        column = {j: j for j in range(len(column_of_class))}
+    else:
+        for label in set(stored):
+            by_text = column_of_class.get(str(label).strip(), -1)
+            column[label] = column_of_class.get(label, by_text)
     labels = np.full(len(stored), -1, dtype=np.intp)
     for row, label in enumerate(stored):
         if label == -1 or is_missing(label):

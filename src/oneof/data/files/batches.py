@@ -20,17 +20,17 @@ PARQUET = (".parquet", ".pq")  # endings
 
 def find_files(patterns: Sequence[str]) -> list[Path]:
     """Return the files that names and patterns such as 'new/*.parquet' stand for, each once."""
-    found: list[Path] = []
+    paths: list[Path] = []
     for pattern in patterns:
         path = Path(pattern)
         if path.exists() or not glob.has_magic(pattern):
-            found.append(path)
+            paths.append(path)
             continue
-        matches = sorted(Path(name) for name in glob.glob(pattern, recursive=True))
+        matches = sorted(map(Path, glob.glob(pattern, recursive=True)))
         if not matches:
             raise ValueError(f"FILE must name files that exist; nothing matches {pattern!r}.")
-        found.extend(matches)
-    return list(dict.fromkeys(found))
+        paths += matches
+    return list(dict.fromkeys(paths))
 
 
 def read_batches(table: Any, numbers: Sequence[str], others: Sequence[str], n_rows: int) -> Iterator[TableSource]:
@@ -97,8 +97,8 @@ def _batches_of_chunks(source: TableSource, numbers: list[str], others: list[str
     for name, _, values in source.chunks(numbers, others):
         is_empty = False
         chunks[name].append(values)
-        lengths = {sum(len(chunk) for chunk in column) for column in chunks.values()}
-        if len(lengths) == 1 and lengths.pop() >= n_rows:
+        lengths = [sum(map(len, column)) for column in chunks.values()]
+        if min(lengths) == max(lengths) and lengths[0] >= n_rows:
             yield from _slices(chunks, n_rows)
             chunks = {name: [] for name in chunks}
     if all(chunks.values()):
@@ -110,7 +110,7 @@ def _batches_of_chunks(source: TableSource, numbers: list[str], others: list[str
 
 
 def _slices(chunks: dict[str, list[pa.Array]], n_rows: int) -> Iterator[pa.Table]:
-    """Yield columns as one table, or as several if they have twice as many rows as asked for."""
+    """Yield columns as one table, or as several if they have twice as many rows as requested."""
     table = pa.table({name: pa.chunked_array(column) for name, column in chunks.items()})
     if table.num_rows < 2 * n_rows:
         yield table

@@ -53,7 +53,9 @@ def open_table(table: Any) -> TableSource:
         check_regular(path)
         if path.suffix.lower() in SUFFIXES:
             return open_embeddings(path)
-        return _parquet(path) if path.suffix.lower() in (".parquet", ".pq") else open_delimited(path)
+        if path.suffix.lower() in (".parquet", ".pq"):
+            return _parquet(path)
+        return open_delimited(path)
     if isinstance(table, (pa.Table, pa.RecordBatch)):
         return _arrow(pa.table(table))
     if hasattr(table, "iloc") and hasattr(table, "dtypes"):
@@ -78,8 +80,8 @@ def _interchanged(frame: Any) -> pa.Table | None:
         table = from_dataframe(frame)
     else:
         return None
-    schema = pa.schema([field.with_type(_with_offsets(field.type)) for field in table.schema])
-    return table.cast(schema)
+    fields = [field.with_type(_with_offsets(field.type)) for field in table.schema]
+    return table.cast(pa.schema(fields))
 
 
 def _with_offsets(kind: pa.DataType) -> pa.DataType:
@@ -118,7 +120,10 @@ def _parquet(path: Path) -> TableSource:
 def _text_samples(file: pa.parquet.ParquetFile, schema: pa.Schema) -> dict[str, pa.Array]:
     """Return the first texts of every column of text whose name is unique."""
     count = Counter(schema.names)
-    texts = [field.name for field in schema if is_text(field.type) and count[field.name] == 1]
+    texts = []
+    for field in schema:
+        if is_text(field.type) and count[field.name] == 1:
+            texts.append(field.name)
     if not texts:
         return {}
     first_batch = next(file.iter_batches(_TEXT_SAMPLE, columns=texts), None)
@@ -168,7 +173,9 @@ def _as_arrow(column: Any) -> pa.Array:
         if not all(isinstance(cell, (str, numbers.Number)) for cell in cells):
             raise
         values = pa.array(cells.map(str).reindex(column.index), pa.string(), from_pandas=True)
-    return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    if isinstance(values, pa.ChunkedArray):
+        return values.combine_chunks()
+    return values
 
 
 def _pandas_kind(column: Any) -> Kind:
@@ -208,7 +215,10 @@ def read_numbers(source: TableSource, numbers: list[str], others: list[str]) -> 
             x.resize((max(end, 3 * len(x) // 2), len(numbers)), refcheck=False)
         where = f"{source.name}, column {name!r}"
         row_in_file = source.first_row + row
-        cleaned = days(values, where, row_in_file) if source.kinds[name] == "date" else without_blanks(values)
+        if source.kinds[name] == "date":
+            cleaned = days(values, where, row_in_file)
+        else:
+            cleaned = without_blanks(values)
         floats = as_doubles(cleaned).to_numpy(zero_copy_only=False)
         x[row:end, column[name]] = as_floats(floats, where, first=row_in_file, gaps=True)
     if len(set(ends.values())) > 1:
@@ -225,9 +235,12 @@ def _objects(values: pa.Array) -> list[Any]:
         return values.to_pylist()  # type: ignore[no-any-return]
     coded = values.dictionary_encode()
     texts = coded.dictionary.to_pylist()
-    cells = []
+    cells: list[Any] = []
     for code in coded.indices.to_pylist():
-        cells.append(None if code is None else texts[code])
+        if code is None:
+            cells.append(None)
+        else:
+            cells.append(texts[code])
     return cells
 
 

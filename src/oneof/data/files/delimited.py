@@ -32,7 +32,9 @@ def open_delimited(path: Path) -> TableSource:
     def type_of_number(name: str) -> pa.DataType:
         if kinds[name] == "date":
             return pa.string()
-        return pa.bool_() if is_boolean[name] else pa.float64()
+        if is_boolean[name]:
+            return pa.bool_()
+        return pa.float64()
 
     def chunks(numbers: list[str], others: list[str]) -> Iterator[Chunk]:
         types = {name: type_of_number(name) for name in numbers}
@@ -40,7 +42,9 @@ def open_delimited(path: Path) -> TableSource:
             types[name] = pa.string()
         for row, batch in _batches(path, types):
             for name, values in zip(types, batch.columns, strict=True):
-                yield name, row, as_written(values) if types[name] == pa.string() else values
+                if types[name] == pa.string():
+                    values = as_written(values)
+                yield name, row, values
 
     return TableSource(str(path), schema.names, kinds, 0, chunks)
 
@@ -88,7 +92,10 @@ def _reader(path: Path, types: dict[str, pa.DataType], block_size: int) -> Itera
     """Open a file for the columns of these types, all if there are none, with errors in our words."""
     check_encoding(path)
     is_tsv = ".tsv" in path.name.lower()[-7:]  # also before .gz
-    form = pa.csv.ParseOptions(delimiter="\t" if is_tsv else ",", newlines_in_values=True)
+    delimiter = ","
+    if is_tsv:
+        delimiter = "\t"
+    form = pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
     convert = pa.csv.ConvertOptions(column_types=types, include_columns=list(types))
     options = pa.csv.ReadOptions(use_threads=False, block_size=block_size)
     try:
@@ -105,7 +112,9 @@ def block_size(path: Path) -> int:
     """Return how many bytes to parse at a time: many rows of a wide table too, since every block costs time for every column."""
     with translate_arrow_errors(str(path)), pa.input_stream(str(path), compression="detect") as stream:
         header_end = stream.read(_MAX_HEADER).find(b"\n")
-    row_bytes = header_end if header_end >= 0 else _MAX_HEADER
+    row_bytes: int = header_end
+    if header_end < 0:
+        row_bytes = _MAX_HEADER
     return max(1 << 20, 32 * row_bytes, min(256 * row_bytes, 1 << 27))
 
 
@@ -135,6 +144,8 @@ def _explain(path: Path, message: str, types: dict[str, pa.DataType]) -> str:
             return f"features must be numbers; {path}, column {name!r}, row {row} is {cell!r}. Leave the column out."
     if "invalid UTF8" in message:
         row_number = re.search(r"Row #(\d+)", message)
-        where = "" if row_number is None else f", line {row_number[1]}"
+        where = ""
+        if row_number is not None:
+            where = f", line {row_number[1]}"
         return f"{path} must be UTF-8; it has other bytes{where}. Save it as UTF-8."
     return message

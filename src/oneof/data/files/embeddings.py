@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,10 @@ def open_embeddings(path: Path) -> TableSource:
 
     def chunks(number_names: list[str], others: list[str]) -> Iterator[Chunk]:
         for name in [*number_names, *others]:
-            yield name, 0, pa.array(numbers[:, position[name]]) if name in position else cells[name]
+            if name in position:
+                yield name, 0, pa.array(numbers[:, position[name]])
+            else:
+                yield name, 0, cells[name]
 
     return TableSource(str(path), [*cells, *names], kinds, n, chunks)
 
@@ -50,11 +53,14 @@ def _read(path: Path) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
     try:
         with path.open("rb") as file:
             loaded = np.load(file, allow_pickle=False)
-            stored = {"x": loaded} if isinstance(loaded, np.ndarray) else {key: loaded[key] for key in loaded.files}
+            if isinstance(loaded, np.ndarray):
+                stored = {"x": loaded}
+            else:
+                stored = {key: loaded[key] for key in loaded.files}
     except (*DAMAGE, NotImplementedError, RuntimeError, MemoryError) as error:
         reason = " ".join(str(error).split())[:200]
         raise ValueError(f"{path} must be a whole file of plain arrays; {reason}") from error
-    key = next((name for name in _FEATURES if name in stored), None)
+    key = _first_key(_FEATURES, stored)
     if key is None:
         held = one_line(", ".join(stored)) or "none"
         raise ValueError(f"{path} must hold one of {', '.join(_FEATURES)}; it has {held}. {_ENDING}")
@@ -63,9 +69,8 @@ def _read(path: Path) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
         raise ValueError(
             f"{path}, {key!r} must hold numbers [n, d]; got {numbers.dtype} {list(numbers.shape)}. {_ENDING}"
         )
-    columns: dict[str, NDArray[Any]] = {}
-    ids_key = next((name for name in _IDS if name in stored), None)
-    columns[ITEM] = np.arange(len(numbers))
+    columns: dict[str, NDArray[Any]] = {ITEM: np.arange(len(numbers))}
+    ids_key = _first_key(_IDS, stored)
     if ids_key is not None:
         columns[ITEM] = stored.pop(ids_key)
         if columns[ITEM].shape != (len(numbers),):
@@ -77,3 +82,11 @@ def _read(path: Path) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
         if values.shape == (len(numbers),):  # not masks of candidates, nor the names of classes
             columns[name] = values
     return numbers, columns
+
+
+def _first_key(names: Sequence[str], stored: Mapping[str, Any]) -> str | None:
+    """Return the first of these names that the file has; None if it has none of them."""
+    for name in names:
+        if name in stored:
+            return name
+    return None

@@ -46,9 +46,12 @@ def _name_classes(column: pa.ChunkedArray, names: list[str]) -> pa.Array:
     cells = column.to_pylist()
     if not pa.types.is_list(column.type):
         return pa.array([_name(number, names) for number in cells], pa.string())
-    lists = []
+    lists: list[list[str | None] | None] = []
     for numbers in cells:
-        lists.append(None if numbers is None else [_name(number, names) for number in numbers])
+        if numbers is None:
+            lists.append(None)
+        else:
+            lists.append([_name(number, names) for number in numbers])
     return pa.array(lists, pa.list_(pa.string()))
 
 

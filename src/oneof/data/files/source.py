@@ -110,9 +110,10 @@ def as_floats(
     if bad.any():
         position = tuple(np.argwhere(bad)[0].tolist())
         row = first + position[0]
-        column = f", column {names[position[1]]!r}" if len(position) > 1 else ""
+        if len(position) > 1:
+            where += f", column {names[position[1]]!r}"
         raise ValueError(
-            f"features must be finite numbers of at most {LARGEST_FEATURE:g} in size; {where}{column}, row {row} is "
+            f"features must be finite numbers of at most {LARGEST_FEATURE:g} in size; {where}, row {row} is "
             f"{values[position]}. Fill or drop such rows, or divide the column."
         )
     return floats

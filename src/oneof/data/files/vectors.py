@@ -38,7 +38,8 @@ def expand_lists(source: TableSource, exclude: Collection[str | None] = ()) -> T
         parts = [name]
         if name in widths:
             parts = [f"{name}[{j}]" for j in range(widths[name])]
-            owner.update({part: (name, j) for j, part in enumerate(parts)})
+            for j, part in enumerate(parts):
+                owner[part] = (name, j)
             kind = "number"
         names += parts
         kinds.update(dict.fromkeys(parts, kind))
@@ -84,7 +85,9 @@ def _width(source: TableSource, name: str) -> int:
             lengths = pa.compute.list_value_length(values).drop_null()
             if len(lengths):
                 width = int(lengths[0].as_py())
-                return width if 0 < width <= MAX_WIDTH else 0
+                if width > MAX_WIDTH:
+                    return 0
+                return width
     except Unreadable:  # objects of a frame that Arrow does not know
         return 0
     return 0

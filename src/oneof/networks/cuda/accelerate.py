@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from oneof.data.augment.views import Augment, Views
 from oneof.networks.cuda.launch import warmed_up
-from oneof.networks.cuda.views import have_kernels, shown
+from oneof.networks.cuda.views import apply_by_kernels, have_kernels
 
 
 def accelerate(network: nn.Module, batch: int) -> "Accelerator":
@@ -61,7 +61,11 @@ def accelerate_views(views: Views, batch: int) -> Augment:
     What is random is drawn outside of it, so that all ways draw the same.
     """
     by_kernels = have_kernels(views)
-    apply = warmed_up(partial(shown, views)) if by_kernels else torch.compile(views.apply, dynamic=False)
+    apply: Callable[[Tensor, tuple[Any, ...]], Tensor]
+    if by_kernels:
+        apply = warmed_up(partial(apply_by_kernels, views))
+    else:
+        apply = torch.compile(views.apply, dynamic=False)
 
     def augment(images: Tensor, generator: torch.Generator) -> Tensor:
         draws = views.draw(images, generator)

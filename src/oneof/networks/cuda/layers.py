@@ -40,7 +40,9 @@ def _tile(c: int) -> tuple[int, int, int, int]:
 
 def _warps(c: int) -> int:
     """Return how many warps a program has that takes sums of c channels."""
-    return 8 if c < 128 else 4
+    if c < 128:
+        return 8
+    return 4
 
 
 def moments(scratch: Scratch, layer: nn.BatchNorm2d, x: Tensor, shortcut: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -222,11 +224,14 @@ def _convolution_settings(weight: Tensor, stride: int) -> tuple[int, tuple[Any, 
 
     A row above and below is padded; columns only where there is no frame.
     """
+    pixels = 1
+    padding = [1, 1]
     is_paired = weight.shape[3] == 2
-    pixels = 2 if is_paired else 1
+    if is_paired:
+        pixels = 2
+        padding = [1, 0]
     bias = None
     strides = [stride, stride]
-    padding = [1, 0 if is_paired else 1]
     dilation = [1, 1]
     transposed = False
     output_padding = [0, 0]

@@ -20,19 +20,19 @@ def have_kernels(views: Views) -> bool:
     return all(type(view) in (Plain, Weak, Strong) for view, _ in views.kinds)
 
 
-def shown(views: Views, images: Tensor, draw: Sequence[Any]) -> Tensor:
+def apply_by_kernels(views: Views, images: Tensor, draw: Sequence[Any]) -> Tensor:
     """Return what `views.apply` gives, [v, b, ch, h, w] with channels innermost."""
     b, ch, h, w = images.shape
     images = images.contiguous()
     out = torch.empty(views.count, b, h, w, ch, dtype=views.dtype, device=images.device)
     first = 0
     for (view, count), parameters in zip(views.kinds, draw, strict=True):
-        _apply_kernels(views, view, images, parameters, out[first : first + count])
+        _apply_one_kind(views, view, images, parameters, out[first : first + count])
         first += count
     return out.movedim(-1, 2)
 
 
-def _apply_kernels(views: Views, view: Any, images: Tensor, parameters: Any, out: Tensor) -> None:
+def _apply_one_kind(views: Views, view: Any, images: Tensor, parameters: Any, out: Tensor) -> None:
     """Write one kind of view to `out`: shifts and holes first, then the operations of its policy, one after the other."""
     from oneof.networks.cuda import view_kernels
 
@@ -46,8 +46,12 @@ def _apply_kernels(views: Views, view: Any, images: Tensor, parameters: Any, out
         if chosen is not None:
             operations = list(chosen)
     unused = images  # in place of tensors that a kernel does not read
-    shift_tensors = (unused,) * 3 if shift is None else shift
-    hole_tensors = (unused,) * 4 if hole is None else (*hole[0], *hole[1])
+    shift_tensors = (unused, unused, unused)
+    if shift is not None:
+        shift_tensors = shift
+    hole_tensors = (unused, unused, unused, unused)
+    if hole is not None:
+        hole_tensors = (*hole[0], *hole[1])
 
     b, ch, h, w = images.shape
     n = out.shape[0] * out.shape[1]
@@ -61,7 +65,9 @@ def _apply_kernels(views: Views, view: Any, images: Tensor, parameters: Any, out
     )  # fmt: skip
     for i, operation in enumerate(operations):
         is_last = i == len(operations) - 1
-        result = out if is_last else torch.empty_like(levels)
+        result = out
+        if not is_last:
+            result = torch.empty_like(levels)
         launch(
             view_kernels.operate, (n, ch),
             levels, view.policy.rows, operation, operation.stride(0), views.scale, views.offset, result, view.policy.fill,
