@@ -9,7 +9,7 @@ from pathlib import Path
 from oneof.storage.rows import Row, read
 from oneof_paper import tables
 from oneof_paper.data_sets import data_sets, read_figures
-from oneof_paper.experiments import CHARACTERISTICS, TABLES
+from oneof_paper.experiments import CHARACTERISTICS, TABLES, WIDE_SEEDS
 from oneof_paper.typeset import typeset
 
 ROOT = Path(__file__).parents[1]
@@ -53,7 +53,7 @@ def table_page(number: int) -> str:
     beside_the_paper = [line for line in lines if APART not in line.dataset]
     parts = [
         f"# Table {number}",
-        f"Seeds {SEEDS[0]}-{SEEDS[-1]}, or those of them that have rows. Made from rows, which name their commits, by `python benchmarks/readme.py --write`. `oneof paper table {number} --show` prints it, `oneof paper table {number}` and `benchmarks/accuracy/{MAKERS[number]}` run what is missing. "
+        f"Seeds {SEEDS[0]}-{SEEDS[-1]}, or those of them that have rows{_wide_seeds(lines)}. Made from rows, which name their commits, by `python benchmarks/readme.py --write`. `oneof paper table {number} --show` prints it, `oneof paper table {number}` and `benchmarks/accuracy/{MAKERS[number]}` run what is missing. "
         "How far it is from print, and why: [what was reproduced](reproduced.md).",
         tables.render(number, table, beside_the_paper, "markdown"),
     ]
@@ -79,6 +79,13 @@ def table_page(number: int) -> str:
         rules = ("covering", "approximated", "oracle")
         parts.append(typeset(tables.header(fresh), [tables.cells(line, rules) for line in fresh], "markdown"))
     return "\n\n".join(parts) + "\n"
+
+
+def _wide_seeds(lines: list[tables.Line]) -> str:
+    """Return which seeds the lines of the wide grid have, where there are such lines."""
+    if not any(tables.WIDE_GRID in line.dataset for line in lines):
+        return ""
+    return f"; {WIDE_SEEDS[0]}-{WIDE_SEEDS[-1]} in lines with {tables.WIDE_GRID}"
 
 
 def _without_paper(lines: list[tables.Line]) -> str:

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from paper_pages import SEEDS, read_rows
+from paper_pages import ROOT, SEEDS, read_rows
 
-from oneof.storage.rows import Row
+from oneof.storage.rows import Row, read
 from oneof_paper import tables
 from oneof_paper.data.catalogue import NAMED
 from oneof_paper.experiments import LATE, REAL, TABLES, TABULAR, WIDE, WIDE_SEEDS
 from oneof_paper.images import EPOCHS
 from oneof_paper.printed import printed
-from oneof_paper.tables import CROSS_ENTROPY, IN_STEPS, REBUILT, SOFTMAX, WIDE_GRID, Line
+from oneof_paper.tables import CROSS_ENTROPY, FORMS_OF_POP, IN_STEPS, REBUILT, SOFTMAX, WIDE_GRID, Line
 from oneof_paper.typeset import typeset
 
 WORST = 10
 BELOW = 3  # points
 HEAD = [
-    "table", "cells", "filled", "three seeds or more", WIDE_GRID, "mean distance", "furthest below", "furthest above"
+    "table", "cells", "filled", "three seeds or more", WIDE_GRID, "mean absolute distance", "furthest below", "furthest above"
 ]  # fmt: skip
 PROTOCOLS = {
     1: f"LeNet with 50 epochs on MNIST-like images, WRN-28-2 with {EPOCHS['cifar10']} on both CIFARs; fixed settings, released views. The oracle chooses the epoch. POP (ours) starts after four fifths of the epochs.",
@@ -36,8 +36,9 @@ How much of the paper's tables has rows of ours beside it, and how far these are
 A distance is ours less the paper's, in points of accuracy; both chose by held-out true labels (*oracle*). Only cells under the paper's conditions count: its data, sets of a classifier trained to the end, and the views of all. Hard sets, upright characters and longer trainings stand apart in the tables: [1](table-1.md), [2](table-2.md), [3](table-3.md), [4](table-4.md), [5](table-5.md). [Purification on images](findings.md) says what the rows mean. This page is made from rows by `python benchmarks/readme.py --write`."""
 PROVENANCE = """## Where rows come from
 
-Each row names the commit that made it, with a `+` where the source had changes. Rows of Table 2 on seeds 130-139, of the theorems, of POP as printed, of the digits and of precision, and eight rows of the default on the real sets, name commits that are not in this history; the studies of votes on tables and of the default on made tables name none.
-Of the candidate sets of images only CIFAR-10's cards name a commit. The others were drawn by the same function; their cards name classifier, seed, temperature and sizes."""
+Each row in `results/` names the commit that made it, with a `+` where the source had changes. Exceptions: rows that name a commit which is not in this history, and studies whose rows name none. Of the candidate sets of images only CIFAR-10's cards name a commit; the others were drawn by the same function, and their cards name classifier, seed, temperature and sizes."""
+ABSENT_COMMITS = ("333c14d", "3901e1f", "5b8a503", "5f7fad8", "7411540", "819d54c", "c62d66b")  # not in the history
+NO_ORIGIN = ("data_sets", "ranks")  # files whose rows are made from others, or read from data
 
 
 class Place(NamedTuple):
@@ -51,10 +52,14 @@ class Place(NamedTuple):
         return float(np.mean(self.line.ours["oracle"]))
 
     @property
+    def paper(self) -> float:
+        cell = self.line.paper
+        assert cell is not None
+        return cell.mean
+
+    @property
     def distance(self) -> float:
-        paper = self.line.paper
-        assert paper is not None
-        return self.ours - paper.mean
+        return self.ours - self.paper
 
     @property
     def name(self) -> str:
@@ -124,12 +129,32 @@ def summary(number: int, cells: Sequence[Line]) -> list[str]:
 
 
 def explanation(place: Place, book: Book) -> str:
-    """Return the experiment that explains how far a cell is from print, or that none does yet."""
-    for explain in (_clpl_on_softmax, _baseline_above, _pop_on_cifar100, _pico, _upright, _other_forms, _grid):
+    """Return the experiments on how far a cell is from print and whether they explain it, or that there is none."""
+    explanations = (
+        _clpl_on_softmax,
+        _baseline_above,
+        _forms_of_pop_on_cifar100,
+        _less_weight_decay,
+        _pico,
+        _upright,
+        _other_forms_of_loss,
+        _other_forms_of_pop,
+        _grid,
+    )
+    for explain in explanations:
         text = explain(place, book)
         if text:
             return text
     return "None; ours is above print." if place.distance > 0 else "None yet."
+
+
+def verdict(place: Place, experiments: Mapping[str, float]) -> str:
+    """Return what experiments on a cell below print had, and whether the best of them comes within the bound of print."""
+    figures = "; ".join(f"{name}: {accuracy:.1f}" for name, accuracy in experiments.items())
+    figures = figures[0].upper() + figures[1:]
+    if max(experiments.values()) > place.paper - BELOW:
+        return f"{figures}. This explains it."
+    return f"{figures}. This does not explain it."
 
 
 def _clpl_on_softmax(place: Place, book: Book) -> str:
@@ -154,33 +179,55 @@ def _baseline_above(place: Place, book: Book) -> str:
     return f"Even on one plain view of CIFAR-10 the loss has {bare:.1f} (Table 3), {where} of the same cell with all views."
 
 
-def _pop_on_cifar100(place: Place, book: Book) -> str:
+def _forms_of_pop_on_cifar100(place: Place, book: Book) -> str:
     line = place.line
     if (line.name, line.system) != ("cifar100", "POP"):
         return ""
-    parts = []
+    experiments = {}
     for system, title in (("POP", "POP (ours)"), ("POP as released", "POP (released code)"), ("PRODEN", "PRODEN")):
         accuracy = book.mean(1, "cifar100", system, IN_STEPS)
         if accuracy is not None:
-            parts.append(f"{title} {accuracy:.1f}")
-    for decay in ("weight decay 0.0005", "weight decay 0.0001"):
-        accuracy = book.mean(1, "cifar100", "PRODEN", decay)
-        if accuracy is not None:
-            parts.append(f"PRODEN with {decay} {accuracy:.1f} (100 epochs)")
-    if parts:
-        return f"With {IN_STEPS}: {', '.join(parts)}."
+            experiments[f"{title}, {IN_STEPS}"] = accuracy
+    experiments.update(_with_less_weight_decay(book, "POP", "POP (ours)"))
+    experiments.update(_with_less_weight_decay(book, "PRODEN", "PRODEN"))
+    if experiments:
+        return verdict(place, experiments)
     return "None yet. PRODEN with the same views is where POP is; RCR with its authors' numbers is within a point of print."
 
 
-def _pico(place: Place, book: Book) -> str:
+def _with_less_weight_decay(book: Book, system: str, title: str) -> dict[str, float]:
+    """Return what a system has on CIFAR-100 with less weight decay, by its title."""
+    experiments = {}
+    for decay in ("weight decay 0.0005", "weight decay 0.0001"):
+        accuracy = book.mean(1, "cifar100", system, decay)
+        if accuracy is not None:
+            experiments[f"{title}, {decay}"] = accuracy
+    return experiments
+
+
+def _less_weight_decay(place: Place, book: Book) -> str:
     line = place.line
-    if line.system != "PiCO":
+    if place.table != 1 or line.name != "cifar100" or place.distance > 0:
         return ""
-    text = f"Our runs have {EPOCHS.get(line.name, 50)} epochs, its authors' 800; accuracy still rises at the end."
-    other = book.mean(1, line.name, "PiCO", "settings of the others")
-    if other is not None:
-        text += f" With a learning rate of 0.05 in place of its authors' 0.01 it has {other:.1f}."
-    return text
+    experiments = _with_less_weight_decay(book, line.system, line.system)
+    return verdict(place, experiments) if experiments else ""
+
+
+def _pico(place: Place, book: Book) -> str:
+    """Return what PiCO has with another learning rate, and how its accuracy ends."""
+    line = place.line
+    if line.system != "PiCO" or place.distance > -BELOW:
+        return ""
+    epochs = EPOCHS.get(line.name, 50)
+    experiments = {}
+    for row in book.rows:
+        is_this_cell = row["system"] == "PiCO" and (row["dataset"], row.get("difficulty")) == (line.name, "saturated")
+        if is_this_cell and row["variant"] == "":
+            experiments[f"rate {row['lr']:g}, {row['epochs']} epochs"] = 100 * row["by_oracle"]["accuracy"]
+    text = f"Ours has {epochs} epochs, its authors' 800, which were not run. Its authors' rate is 0.01."
+    if experiments:
+        return f"{text} {verdict(place, experiments)}"
+    return f"None yet. {text}"
 
 
 def _upright(place: Place, book: Book) -> str:
@@ -188,25 +235,37 @@ def _upright(place: Place, book: Book) -> str:
     upright = book.mean(1, line.name, line.system, "upright")
     if place.table != 1 or upright is None or place.distance > 0:
         return ""
-    distance = upright - (place.ours - place.distance)
-    return f"The released views mirror characters; on upright ones it has {upright:.1f} ({distance:+.1f})."
+    return f"The released views mirror characters. {verdict(place, {'on upright ones': upright})}"
 
 
-def _other_forms(place: Place, book: Book) -> str:
-    """Return what LW as cross-entropy, and CAVL by its authors' Adam, have in the same cell."""
+def _other_forms_of_loss(place: Place, book: Book) -> str:
+    """Return what LW as cross-entropy, and CAVL by its authors' Adam or with another rate, have in the same cell."""
     line = place.line
     if place.table != 1 or line.system not in ("LWS", "CAVL") or place.distance > 0:
         return ""
-    tried = []
+    experiments = {}
     for other in book.lines[1]:
         differences = other.dataset.split("/")[1:]
         is_other_form = any(word == CROSS_ENTROPY or "rate " in word for word in differences)
         if (other.name, other.system) == (line.name, line.system) and is_other_form and "hard sets" not in differences:
-            tried.append(f"{', '.join(differences)} {np.mean(other.ours['oracle']):.1f}")
-    if tried:
-        return f"Other forms: {'; '.join(tried)}."
+            experiments[", ".join(differences)] = float(np.mean(other.ours["oracle"]))
+    if experiments:
+        return verdict(place, experiments)
     form = CROSS_ENTROPY if line.system == "LWS" else "by its authors' Adam"
     return f"None yet. Not run: {line.system} {form}."
+
+
+def _other_forms_of_pop(place: Place, book: Book) -> str:
+    """Return what Algorithm 1 and the released code's POP have on the same loss, for a cell below print."""
+    line = place.line
+    if not line.system.endswith("POP") or line.name not in REAL or place.distance > -BELOW:
+        return ""
+    experiments = {}
+    for ending, form in FORMS_OF_POP.items():
+        accuracy = book.mean(place.table, line.name, line.system + ending, WIDE_GRID)
+        if accuracy is not None:
+            experiments[f"{line.system} ({form})"] = accuracy
+    return verdict(place, experiments) if experiments else ""
 
 
 def _grid(place: Place, book: Book) -> str:
@@ -215,13 +274,14 @@ def _grid(place: Place, book: Book) -> str:
     if line.name not in REAL:
         return ""
     edge, of = at_the_edge(place, book.rows)
-    protocol = WIDE if WIDE_GRID in line.dataset else TABULAR
-    why = f"The oracle takes the largest learning rate, {max(protocol.lr):g}, in {edge} of {of} seeds"
-    if protocol is TABULAR and edge > of / 2:
-        why += ": the grid ends too early"
+    is_wide = WIDE_GRID in line.dataset
+    protocol = WIDE if is_wide else TABULAR
+    why = f"The oracle takes the largest learning rate, {max(protocol.lr):g}, in {edge} of {of} seeds."
     if place.distance > 0:
-        return f"None; ours is above print. {why}."
-    return f"{why}." if edge > of / 2 else f"None yet. {why}."
+        return f"None; ours is above print. {why}"
+    if is_wide:
+        return f"None yet. {why}"
+    return f"None yet. {why} Not run: {WIDE_GRID}."
 
 
 def at_the_edge(place: Place, rows: Sequence[Row]) -> tuple[int, int]:
@@ -242,11 +302,10 @@ def at_the_edge(place: Place, rows: Sequence[Row]) -> tuple[int, int]:
 
 def explained(places: Sequence[Place], book: Book) -> str:
     """Return cells as a table, each with what explains its distance."""
-    head = ["table", "cell", "ours", "paper", "distance", "seeds", "experiment that explains it"]
+    head = ["table", "cell", "ours", "paper", "distance", "seeds", "experiments on it"]
     body = []
     for place in places:
-        paper = place.ours - place.distance
-        numbers = [f"{place.ours:.2f}", f"{paper:.2f}", f"{place.distance:+.2f}", str(place.line.trials)]
+        numbers = [f"{place.ours:.2f}", f"{place.paper:.2f}", f"{place.distance:+.2f}", str(place.line.trials)]
         body.append([str(place.table), place.name, *numbers, explanation(place, book)])
     return typeset(head, body, "markdown")
 
@@ -292,6 +351,21 @@ def malagasy(book: Book) -> str:
     return typeset(["system", "covering", "oracle", "paper, on its own file", "seeds"], body, "markdown")
 
 
+def rows_without_origin() -> str:
+    """Return, for each file of rows, how many name a commit that is not in the history, or none."""
+    body = []
+    for path in sorted((ROOT / "results").glob("*.jsonl")):
+        if path.stem in NO_ORIGIN:
+            continue
+        rows = [row for row in read(path) if row.get("kind") != "grid"]  # those lie beside rows that name it
+        absent = [row for row in rows if (row.get("commit") or "").removesuffix("+") in ABSENT_COMMITS]
+        nameless = [row for row in rows if not row.get("commit")]
+        if absent or nameless:
+            commits = ", ".join(sorted({row["commit"] for row in absent}))
+            body.append([f"`{path.name}`", str(len(rows)), str(len(absent)), commits, str(len(nameless))])
+    return typeset(["file", "rows", "of a commit not in the history", "which", "without a commit"], body, "markdown")
+
+
 def page() -> str:
     """Return docs/research/reproduced.md."""
     book = open_book()
@@ -326,5 +400,6 @@ def page() -> str:
         "## What is empty, and why",
         "\n".join(waits),
         PROVENANCE,
+        rows_without_origin(),
     ]
     return "\n\n".join(parts) + "\n"

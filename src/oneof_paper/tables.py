@@ -257,14 +257,14 @@ def is_of_the_paper(line: Line) -> bool:
 
 
 def count_filled(table_lines: Sequence[Line]) -> str:
-    """Say how many cells of the paper have rows of ours, on its data and on sets drawn as the paper's, and how many have three seeds."""
+    """Say how many cells of the paper have rows of ours under its conditions, with any search, and how many have three seeds."""
     cells_of_paper = set()
     seeds_of_filled: dict[tuple[str, str], int] = {}
     for line in table_lines:
         cell = (line.name, line.system)
         if is_of_the_paper(line):
             cells_of_paper.add(cell)
-        if line.ours and "hard sets" not in line.dataset and REBUILT not in line.dataset:
+        if line.ours and line.dataset in (line.name, f"{line.name}/{WIDE_GRID}"):
             seeds_of_filled[cell] = max(seeds_of_filled.get(cell, 0), line.trials)
     filled = [seeds for cell, seeds in seeds_of_filled.items() if cell in cells_of_paper]
     repeated = sum(seeds >= 3 for seeds in filled)

@@ -102,7 +102,7 @@ def test_tiny_plan_writes_resumes_and_reports(run, tmp_path, capsys):
     run("--plan", "tiny", "--report")
     assert rows(tmp_path) == found  # nothing to do again
     printed = capsys.readouterr().out
-    assert "| mnist | clean | 4 | supervised |" in printed
+    assert "| MNIST | true labels | 4 | supervised |" in printed
     assert printed.count("\n|") == len(found) + 2
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in found[:-1]))
     run("--plan", "tiny")

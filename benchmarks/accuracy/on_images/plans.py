@@ -387,9 +387,10 @@ def cifar10_rest() -> list[Run]:
 
 
 def cifar100_rest() -> list[Run]:
-    """CIFAR-100: what may explain how far cells are below print: less weight decay, and CAVL with a lower rate."""
+    """CIFAR-100: what may explain how far cells are below print: less weight decay, other rates of PiCO and CAVL."""
     runs = together("cifar100", "saturated", 100, 100, ["decay.0005-last"])
     runs.append(Run("cifar100", "saturated", "VALEN", 100, 100, "authors-augmented-decay.0005"))
+    runs.append(Run("cifar100", "saturated", "PiCO", 100, 100))
     runs.append(Run("cifar100", "saturated", "CAVL", 100, 100, "slow"))
     runs.append(Run("cifar100", "saturated", "PRODEN", 100, 100, "decay.0001"))
     return runs
