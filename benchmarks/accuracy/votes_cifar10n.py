@@ -13,7 +13,7 @@ the share of training images whose label, argmax of prior x posterior, is the tr
 
 The plans `held-out` and `average` train on two of each image's votes, drawn at random, and ask how often the third person named the resolved
 label (`agreement`), and how probable their vote was (`likelihood`): no truth is needed for that. The plan `chosen` trains on all votes in the form
-that has the largest agreement among the rows of the file.
+that has the largest agreement among the rows of the file and those in results/.
 
 With `--keep FOLDER` the probabilities of a run are stored there. `--kept FOLDER` writes rows of the means over its seeds, and of how far
 probabilities of the test images agree with the votes of 51 people on each (CIFAR-10H).
@@ -65,6 +65,7 @@ from oneof_paper.data.catalogue import load
 from oneof_paper.readers.cifar import HumanVotes
 from oneof_paper.results import origin, rows_of
 
+ROWS = Path(__file__).parents[2] / "results/votes_cifar10n.jsonl"
 KEY = ("plan", "form", "seed", "epochs")
 CONSENSUS = ("rival-dawid-skene", "rival-glad", "rival-mmsr", "rival-crowdlab")
 DIVIDEMIX = ("DivideMix, one person", "DivideMix, strong views, one person", "DivideMix, strong views, majority")
@@ -286,7 +287,10 @@ def perform_all(runs: Sequence[Run], path: Path, limit: float, settings: Setting
         rows = read(path) if path.exists() else []
         run = planned
         if run.form == CHOSEN:
-            run = run._replace(form=chosen_form(rows))
+            stored = (
+                read(ROWS) if settings.count is None else []
+            )  # a form that was compared before may still be the best
+            run = run._replace(form=chosen_form([*stored, *rows]))
         done = {tuple(row[name] for name in KEY) for row in rows}
         if tuple(run) in done or not _has_labels(run, settings):
             continue
