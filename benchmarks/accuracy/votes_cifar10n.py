@@ -13,7 +13,7 @@ the share of training images whose label, argmax of prior x posterior, is the tr
 
 The plans `held-out` and `average` train on two of each image's votes, drawn at random, and ask how often the third person named the resolved
 label (`agreement`), and how probable their vote was (`likelihood`): no truth is needed for that. The plan `chosen` trains on all votes in the form
-that has the largest agreement among the rows of the file and those in results/.
+that makes these votes most probable, among the rows of the file and those in results/.
 
 With `--keep FOLDER` the probabilities of a run are stored there. `--kept FOLDER` writes rows of the means over its seeds, and of how far
 probabilities of the test images agree with the votes of 51 people on each (CIFAR-10H).
@@ -310,11 +310,14 @@ def perform_all(runs: Sequence[Run], path: Path, limit: float, settings: Setting
 
 
 def chosen_form(rows: Sequence[Row]) -> str:
-    """Return the form whose labels the held-out person names most often."""
+    """Return the form that makes the held-out votes most probable.
+
+    The share of votes that are met is coarser: forms whose shares differ by less than its standard error differ clearly here.
+    """
     held_out = [row for row in rows if row["plan"] == "held-out"]
     if not held_out:
         raise SystemExit("--plan chosen needs rows of held-out votes in --rows. Run --plan average first.")
-    best = max(held_out, key=lambda row: row["agreement"])
+    best = max(held_out, key=lambda row: row["likelihood"])
     return str(best["form"])
 
 
