@@ -21,17 +21,17 @@ from oneof.candidates.mask import masked, posterior
 
 
 class Removals(NamedTuple):
-    """Which labels fell: one entry each, in the order in which they fell."""
+    """Labels that were removed: one entry each, in the order of their removal."""
 
     trial: Tensor  # [m]
     row: Tensor  # [m], counted within the trial's training rows
     label: Tensor  # [m]
     round: Tensor  # [m], the event, counted from 1
-    margin: Tensor  # [m], by how much the best candidate led when the label fell
+    margin: Tensor  # [m], by how much the best candidate led when the label was removed
 
 
 class PopState(NamedTuple):
-    """What purification remembers."""
+    """State of purification between two batches."""
 
     posterior_sum: Tensor  # [t, n, c] running sum of what was observed since the last event
     threshold: Tensor  # [t]

@@ -22,7 +22,7 @@ PIPE = Path("-")
 
 
 class Engine(StrEnum):
-    """What predicts many files."""
+    """Engine that predicts many files."""
 
     LOCAL = "local"
     RAY = "ray"

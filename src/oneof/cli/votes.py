@@ -59,7 +59,7 @@ class Kind(StrEnum):
 
 
 class Policy(StrEnum):
-    """Which labels become candidates."""
+    """Rule by which labels become candidates."""
 
     UNION = "union"
     AT_LEAST = "at-least"

@@ -1,4 +1,4 @@
-"""What became of each column of a table, and why: for the terminal, run.json and the report."""
+"""Describe how each column of a table is used, and why: for the terminal, run.json and the report."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ _KIND_REASONS = {"number": "numbers", "date": "dates, as days since 1970", "cate
 
 @dataclass(frozen=True)
 class ColumnUse:
-    """What one column became."""
+    """Use of a column, and the reason."""
 
     # "number", "date", "category", "text", "image", "left out"; or "candidates", "exclusions", "gold", "group"
     use: str

@@ -40,7 +40,7 @@ class VoteScorer(Protocol):
 
 
 class VoteEvidence(NamedTuple):
-    """What annotators' votes say about each row, for resolving its label."""
+    """Evidence of annotators' votes on each row, for resolving its label."""
 
     likelihood: FloatArray  # [n, c] of the row's votes given each label; or counts or probabilities as they were given
     posterior: FloatArray | None = None  # [n, c] of the labels by votes alone; None: there are no single votes
@@ -95,7 +95,7 @@ class Dataset:
         groups: Sequence[str] | None = None,
         observed: BoolArray | None = None,
     ) -> Self:
-        """Return a data set in which everything that is left out says nothing about any row."""
+        """Return a data set in which everything that is left out has a neutral value."""
         n, c = candidates.mask.shape
         votes = None
         if prior is None:

@@ -38,13 +38,13 @@ class TextProfile:
 
     @property
     def is_distinct(self) -> bool:
-        """Are there so many different values that they name rows rather than kinds?"""
+        """Return whether there are so many different values that they name rows rather than kinds."""
         limit = min(MAX_VALUES, self.cells / _MIN_ROWS_PER_VALUE)
         return self.cells >= MIN_CELLS and len(self.values) > limit
 
     @property
     def names_pictures(self) -> bool:
-        """Are all values that were collected names of picture files?"""
+        """Return whether all values that were collected are names of picture files."""
         return bool(self.values) and all(value.lower().endswith(ENDINGS) for value in self.values)
 
     def add(self, first_row: int, texts: pa.Array) -> None:
@@ -68,7 +68,7 @@ class TextProfile:
 
 @dataclass(frozen=True)
 class TextUse:
-    """What a column of text is taken for, and why."""
+    """Use of a column of text, and the reason."""
 
     use: str  # "category", "number", or why it is left out: a key of `not_features.REASONS`, or a sentence
     reason: str

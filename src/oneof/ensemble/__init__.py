@@ -1,1 +1,1 @@
-"""From a dataset to labels, a model and a claim of accuracy: `pipeline.fit` is the whole path."""
+"""Fit learners to a dataset and combine them into labels, a model and an estimate of accuracy: `pipeline.fit` is the whole path."""

@@ -1,4 +1,4 @@
-r"""What may be said about the accuracy on new rows: a figure where the data show it, else a bound, else nothing.
+r"""Estimate the accuracy on new rows: a figure where the data show it, else a bound, else nothing.
 
 A held-out set shows only whether a prediction *can* be right. If it holds the truth, the covering rate bounds the accuracy:
 
@@ -43,7 +43,7 @@ N_SHUFFLES = 99
 
 @dataclass(frozen=True)
 class AccuracyEstimate:
-    """What may be said about the accuracy on new rows, and why."""
+    """Estimate of the accuracy on new rows, and the reason for its form."""
 
     verdict: str  # "interval", "bound" or "nothing learned"
     value: float | None  # only of an interval

@@ -1,4 +1,4 @@
-"""What a fit leaves: its result, a row for every example, and the history of the training."""
+"""Describe a fit: its result, a row for every example, and the history of the training."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def removals_table(trained: Sequence[Fit], sets: BoolArray, classes: Sequence[st
 def describe_fit(
     data: Dataset, seed: int, configs: Sequence[Any], model: Model, rule: str, accuracy: AccuracyEstimate
 ) -> dict[str, Any]:
-    """Return what run.json says about any fit, wherever the data came from.
+    """Return what run.json stores about any fit, wherever the data came from.
 
     Parameters
     ----------

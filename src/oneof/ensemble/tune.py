@@ -34,7 +34,7 @@ from oneof.training.loop import begin, epochs
 from oneof.training.stack import build
 from oneof.training.training_data import make_training_data
 
-MIN_ROWS = 200  # the held-out sets of fewer rows say too little about a setting
+MIN_ROWS = 200  # the held-out sets of fewer rows are too few to compare settings by
 N_FOLDS = 3  # on which a setting is tried
 TRIAL_EPOCHS = 15
 

@@ -72,7 +72,7 @@ class Ambiguity:
 
 @dataclass(frozen=True)
 class Identifiability:
-    """Which labels the sets separate.
+    """Labels that the sets separate, and those that they do not.
 
     `groups` has labels that occur in exactly the same sets. Swapping two of them changes no set, so no method can tell from
     candidate sets which of them is right.

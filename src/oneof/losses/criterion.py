@@ -28,7 +28,7 @@ PATIENCE = 5  # passes over the data without the call that ends an epoch, after 
 
 
 class Observer(Protocol):
-    """What a `Purifier` is to the criterion that it purifies."""
+    """Interface of `Purifier` that a criterion calls."""
 
     def is_observing(self) -> bool: ...
 
@@ -451,7 +451,7 @@ class CandidateLoss(TableModule):
             self._show(observer, logits, rows, last)
 
     def _show(self, observer: Observer, logits: Tensor, rows: Rows, last: Tensor | None) -> None:
-        """Add logits [b, c], weighed by the prior, to what the purifier goes by."""
+        """Show logits [b, c], weighed by the prior, to the purifier."""
         if rows.log_prior is not None:
             logits = logits + rows.log_prior
         observer.add(logits, rows.candidates, rows.at, last)

@@ -56,12 +56,12 @@ class Purifier:
 
     @property
     def removals(self) -> Removals:
-        """The labels that were removed so far, one entry each, in order: row, label, round and margin [m]; trial is always 0."""
+        """Return the labels that were removed so far, one entry each, in order: row, label, round and margin [m]; trial is always 0."""
         return self.state.log
 
     @property
     def threshold(self) -> float:
-        """The threshold of the next event."""
+        """Return the threshold of the next event."""
         return float(self.state.threshold)
 
     def is_due(self) -> bool:
@@ -74,7 +74,7 @@ class Purifier:
 
     @torch.no_grad()
     def observe(self, logits: Tensor, index: Any) -> None:
-        """Add the logits [b, c] of rows to what the next event goes by, beside or in place of what training showed."""
+        """Let the next event use the logits [b, c] of rows, besides or in place of those of training."""
         self.criterion.observe(logits, index)
 
     def add(self, logits: Tensor, candidates: Tensor, at: Tensor, last: Tensor | None) -> None:

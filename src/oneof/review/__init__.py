@@ -1,1 +1,1 @@
-"""A person and the model take turns: what was decided, what is asked next, and the page that asks."""
+"""Review labels in a browser or in Label Studio: the rows to show, the decisions of people, and the accuracy that they measure."""

@@ -38,7 +38,7 @@ _logger = logging.getLogger(__name__)
 
 
 class Refusal(NamedTuple):
-    """Why a request may not be answered."""
+    """Refusal of a request, with the reason."""
 
     message: str
     status: HTTPStatus = HTTPStatus.FORBIDDEN
@@ -299,7 +299,7 @@ class ReviewServer(LocalServer):
         return self.review.grid(tab, who, str(query.get("label", "")))
 
     def _release_others(self, tab: str, query: Json) -> None:
-        """Release the rows that a tab no longer holds, if it says which it does."""
+        """Release the rows that a tab no longer holds, if the request lists those that it does."""
         if "held" in query:
             numbers = str(query["held"]).split(",")
             held = {int(number) for number in numbers if number}

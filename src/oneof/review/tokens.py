@@ -31,7 +31,9 @@ def remembered_token(folder: Path) -> str | None:
     if find_schema_error(content, _SHAPE) is not None or content["folder"] != str(path):
         return None
     token: str = content["token"]
-    return token if len(token) >= _MIN_LENGTH and token.isascii() else None
+    if len(token) < _MIN_LENGTH or not token.isascii():
+        return None
+    return token
 
 
 def remember_token(folder: Path, token: str) -> None:

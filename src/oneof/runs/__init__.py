@@ -1,1 +1,1 @@
-"""From a table to a folder and what comes of it: labels, page, predictions, export."""
+"""Fit a table into a run folder, and make labels, predictions and exports from it."""

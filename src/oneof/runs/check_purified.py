@@ -1,4 +1,4 @@
-"""Check the purified table of a run when it is opened, so that no command meets types or values that it cannot work with.
+"""List the columns of the purified table of a run, and check them when it is opened, so that no command meets values that it cannot use.
 
 Types are checked by the schema, before anything is read; a small file may claim any number of rows.
 """
@@ -82,6 +82,25 @@ _RANGES = {  # a margin is negative where a label outside of the set was chosen
 
 COLUMNS = (*_REQUIRED, *_OPTIONAL)
 """Columns that a purified table may have; others are not read."""
+
+PLAIN_COLUMNS = (
+    "row",
+    "label",
+    "probability",
+    "ask",
+    "queue",
+    "original",
+    "votes",
+    "probabilities",
+    "kept",
+    "outside",
+    "group",
+    "gold",
+    "decided",
+    "by",
+    "why",
+)
+"""Columns that `oneof clean` writes to labels.csv, in this order; --details writes the others too, which are for programs."""
 
 
 def schema_misfit(schema: pa.Schema) -> str | None:

@@ -33,7 +33,7 @@ class Digits(NamedTuple):
 
 
 class LabelQuality(NamedTuple):
-    """How often labels are right, and how often a classifier trained on them is right about new digits."""
+    """Accuracy of labels, and accuracy on new digits of a classifier trained on them."""
 
     source: str  # where the labels come from
     labels_right: float

@@ -1,4 +1,4 @@
-"""From a person's table to a run folder: read, inspect, fit, write. A run that was killed goes on where it was."""
+"""Fit a person's table into a run folder: read, inspect, fit, write. A run that was killed is resumed."""
 
 import shutil
 import time
@@ -23,6 +23,7 @@ from oneof.learners.config import SETTINGS, EnsembleConfig, FitConfig, ImageConf
 from oneof.methods import METHODS
 from oneof.purify import PURIFY
 from oneof.runs.decisions import Log
+from oneof.runs.file_sets import supervision_columns
 from oneof.runs.folder import METADATA, Run, fingerprint, read_sample, write_json
 from oneof.runs.read_dataset import (
     add_votes,
@@ -55,7 +56,7 @@ _ANY_SIZE = ("seed", "max_rows", "max_cells", "max_kernel_rows", "batch_size")
 
 @dataclass(frozen=True)
 class FitSpec:
-    """What determines a run; one that was stopped is resumed only by the same spec."""
+    """Everything that determines a run; one that was stopped is resumed only by the same spec."""
 
     roles: ColumnRoles = ColumnRoles()  # noqa: RUF009 - frozen
     votes: VotesFile | None = None  # in place of a column of candidates
@@ -65,7 +66,7 @@ class FitSpec:
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How a run is made, which is no part of its spec."""
+    """Options of how a run is made, which do not belong to its spec."""
 
     resources: Resources = field(default_factory=Resources)
     time_limit: float | None = None  # seconds of learning, about; such a run is not resumed within a stage
@@ -79,7 +80,7 @@ class RunOptions:
 
 
 class PreparedRun(NamedTuple):
-    """What has been read for a run, before anything is fitted."""
+    """A run whose table has been read, before anything is fitted."""
 
     data: Dataset
     config: FitConfig
@@ -226,11 +227,10 @@ def prepare_run(
         warnings = refit.run.metadata["warnings"]
     _store_spec(spec_json, out)  # only now, so that a wrong command leaves nothing behind
 
-    candidate_columns = [name for name in (spec.roles.candidates, spec.roles.exclude) if name]
     metadata: dict[str, Any] = {
         "file": str(file.resolve()),
         "fingerprint": spec_json["data"],
-        "candidates": candidate_columns,
+        "candidates": supervision_columns(spec.roles),
         "asked": spec_json,
         "warnings": warnings,
     }
@@ -303,8 +303,14 @@ def resolve_image_mode(file: Path, spec: FitSpec, options: RunOptions) -> FitSpe
             roles = replace(roles, image_model=PATCHES)
     if roles.image and not roles.image_model:
         default = EnsembleConfig()
-        allowed_on_pictures = {name: getattr(default, name) for name in ("method", "purify", "n_networks", "epochs")}
-        if replace(config.ensemble, **allowed_on_pictures) != default:
+        with_defaults = replace(
+            config.ensemble,
+            method=default.method,
+            purify=default.purify,
+            n_networks=default.n_networks,
+            epochs=default.epochs,
+        )
+        if with_defaults != default:  # a setting that networks on pixels do not have
             remedy = "Use --epochs, --networks and --time-limit, or learn from features with --image-model patches."
             raise ValueError(f"--learners, --quick and --settings are not for networks on pixels. {remedy}")
     return replace(spec, roles=roles)

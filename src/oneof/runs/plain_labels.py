@@ -5,25 +5,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from oneof.runs.check_purified import PLAIN_COLUMNS
+
 _PROBABILITY_DIGITS = 4
-# Columns of the purified table that `oneof clean` writes, in this order; the others are for programs.
-PLAIN_COLUMNS = (
-    "row",
-    "label",
-    "probability",
-    "ask",
-    "queue",
-    "original",
-    "votes",
-    "probabilities",
-    "kept",
-    "outside",
-    "group",
-    "gold",
-    "decided",
-    "by",
-    "why",
-)
 _NOT_WITH_VOTES = ("kept", "outside")  # with votes any label may be right, and none is removed
 
 

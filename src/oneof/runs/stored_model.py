@@ -127,7 +127,7 @@ def _own_learners(model: Model) -> list[SklearnModel]:
 
 
 def _describe_classifiers(learner: SklearnModel) -> dict[str, Any]:
-    """Return what model.json says about a classifier of the user's own."""
+    """Return what model.json stores about a classifier of the user's own."""
     return {"name": learner.name, "labels": [labels.tolist() for labels in learner.labels]}
 
 
@@ -145,7 +145,7 @@ def load_model(folder: Path) -> Model:
     if weights.exists() and weights.stat().st_size > available_memory():
         raise _refused(weights, f"fit into memory; it has {weights.stat().st_size:,} bytes")
     try:
-        with safe_open(weights, "pt"):  # which compares the length of the file with what its header says
+        with safe_open(weights, "pt"):  # which compares the length of the file with that in its header
             content = weights.read_bytes()
         tensors = load(content)
     except (FileNotFoundError, ValueError, LookupError, RuntimeError, OverflowError, SafetensorError) as error:

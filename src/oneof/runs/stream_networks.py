@@ -67,7 +67,7 @@ class NetworkStream:
         return model, f"networks that went on learning from all rows are left out: {line}."
 
     def rows(self, model: Model, file: Path) -> Iterator[Rows]:
-        """Yield the rows of a file in batches; of sets, those that say something."""
+        """Yield the rows of a file in batches, without those whose set is empty or full."""
         encoding = model.encoding
         names = supervision_columns(self.roles)
         numbers = list(encoding.roles.features)

@@ -34,9 +34,10 @@ def locked(file: IO[bytes], shared: bool = False, wait: bool = True) -> Iterator
         release = partial(fcntl.flock, file, fcntl.LOCK_UN)
     else:
         msvcrt = import_module("msvcrt")
-        operation = msvcrt.LK_NBLCK
         if wait:
             operation = msvcrt.LK_LOCK
+        else:
+            operation = msvcrt.LK_NBLCK
         _lock_byte(msvcrt.locking, file, operation)
         release = partial(_lock_byte, msvcrt.locking, file, msvcrt.LK_UNLCK)
     try:

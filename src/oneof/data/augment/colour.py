@@ -57,7 +57,7 @@ def tone(images: Tensor, levels: Tensor, parameters: Tensor) -> Tensor:
     new = torch.addcmul(pivot, old - torch.where(stretched, low, pivot), slope).clamp(0, 255)
     new = new.div(step, rounding_mode="floor") * step
     new = torch.where(old >= threshold, 255 - old, new)
-    # Pillow's equalizing table where it is asked for and the channel has levels enough for it:
+    # Pillow's equalizing table where it is requested and the channel has levels enough for it:
     # width = (pixels below the highest level) // 255,   new(i) = (width // 2 + pixels below i) // width
     ones = torch.ones((), device=values.device).expand(values.shape)
     histogram = torch.zeros((*values.shape[:2], 256), device=values.device).scatter_add_(2, values, ones)

@@ -54,7 +54,7 @@ def operate(images: Tensor, rows: Tensor, fill: int) -> Tensor:
 
 
 def table(operations: list[Operation]) -> Tensor:
-    """Operations as rows [r, 14] of float32, which holds the fixed-point maps of images up to 250 pixels exactly."""
+    """Return operations as rows [r, 14] of float32, which holds the fixed-point maps of images up to 250 pixels exactly."""
     return torch.tensor(operations, dtype=torch.float32)
 
 
@@ -138,7 +138,7 @@ class AutoAugment(Policy):
     probabilities: Tensor  # [25, 2, 2]: that of the operation, and half of it; rows: per slot nothing, sign +, sign -
 
     def draw(self, b: int, generator: torch.Generator) -> Tensor:
-        """Row numbers [2, b]."""
+        """Draw row numbers [2, b]."""
         device = self.rows.device
         policy = torch.randint(len(self.probabilities), (b,), generator=generator, device=device)
         chance = torch.rand((b, 2, 1), generator=generator, device=device)
@@ -170,7 +170,7 @@ class RandAugment(Policy):
     slots: int
 
     def draw(self, b: int, generator: torch.Generator) -> Tensor:
-        """Row numbers [slots, b]."""
+        """Draw row numbers [slots, b]."""
         return torch.randint(len(self.rows), (self.slots, b), generator=generator, device=self.rows.device)
 
 

@@ -1,4 +1,4 @@
-"""How much a compressed file may hold: a small one may unpack to more than any memory."""
+"""Limit how much a compressed file may hold: a small one may unpack to more than any memory."""
 
 import zipfile
 from contextlib import suppress
