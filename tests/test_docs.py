@@ -91,7 +91,7 @@ def test_the_table_of_orders_is_that_of_the_rows():
     assert review_order.table(rows, range(150, 160)) in (DOCS / "research/review.md").read_text("utf-8")
 
 
-@pytest.mark.parametrize("name", ["CONTRIBUTING.md", "docs/decisions/0012-rooms.md"])
+@pytest.mark.parametrize("name", ["CONTRIBUTING.md", "docs/decisions/0012-packages.md"])
 def test_files_that_are_named_are_there(name):
     page = (ROOT / name).read_text("utf-8")
     named = re.findall(r"`((?:src|tests|benchmarks|docs)/[\w/.]+)`(?!, \*new\*)", page)

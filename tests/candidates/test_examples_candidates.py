@@ -1,4 +1,4 @@
-"""Small examples of what the functions of this room do; pytest runs them as they stand."""
+"""Small examples of what the functions of this package do; pytest runs them as they stand."""
 
 
 def example_of_split_cells() -> None:

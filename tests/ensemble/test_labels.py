@@ -64,6 +64,7 @@ def test_a_million_rows_come_in_blocks(world, monkeypatch):
     x, _, _, _, model = world
     whole = model.probabilities(x)
     monkeypatch.setattr("oneof.learners.network_models.MAX_CELLS", 84)
+    monkeypatch.setattr("oneof.learners.network_models.MIN_ROWS", 1)
     assert len(list(model.blocks(x))) == 13
     np.testing.assert_allclose(model.probabilities(x), whole, atol=1e-6)
 

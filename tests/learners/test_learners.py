@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from sklearn.ensemble import ExtraTreesClassifier
+from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
 from sklearn.naive_bayes import GaussianNB
 from stages import context_for, hard_targets, make_dataset
 
@@ -53,6 +53,33 @@ def test_arrays_say_what_scikit_learns_trees_say():
     near = np.concatenate([x, np.float32(0.5) * (x[1:] + x[:-1])])
     np.testing.assert_allclose(forest(near), grown.predict_proba(near), atol=1e-6)
     assert not forest.is_malformed(3, 4)
+
+
+def test_a_subtree_of_one_label_is_one_leaf_and_predicts_the_same():
+    x = TABLE.features.astype(np.float32)
+    noise = np.random.default_rng(0).random(TARGETS.soft_labels.shape)
+    soft_labels = TARGETS.soft_labels + 0.3 * noise  # no two rows are equal: the trees are grown to single rows
+    grown = ExtraTreesRegressor(20, random_state=0).fit(x, soft_labels)
+    near = np.concatenate([x, np.float32(0.5) * (x[1:] + x[:-1])])
+    votes = np.array([tree.predict(near).argmax(1) for tree in grown.estimators_])
+    expected = (votes[..., None] == np.arange(4)).mean(0)
+    forest = concatenate([from_sklearn(tree.tree_, np.arange(4), np.zeros(3), 4) for tree in grown.estimators_])
+    np.testing.assert_allclose(forest(near), expected, atol=1e-6)
+    assert not forest.is_malformed(3, 4)
+    n_nodes = sum(tree.tree_.node_count for tree in grown.estimators_)
+    assert len(forest.right) < n_nodes / 2
+
+
+def test_trees_of_a_single_label_are_one_node_each():
+    x = TABLE.features.astype(np.float32)
+    soft_labels = np.random.default_rng(0).dirichlet(np.ones(4), len(x))
+    soft_labels[:, 2] += 1
+    grown = ExtraTreesRegressor(2, random_state=0).fit(x, soft_labels)
+    forest = concatenate([from_sklearn(tree.tree_, np.arange(4), np.zeros(3), 4) for tree in grown.estimators_])
+    assert forest.right.tolist() == [0, 0]
+    assert forest.feature.tolist() == [2, 2]
+    assert not forest.is_malformed(3, 4)
+    np.testing.assert_array_equal(forest(x)[:, 2], 1.0)
 
 
 def test_trees_say_of_a_row_what_those_say_that_did_not_see_it():

@@ -97,8 +97,9 @@ class Training:
 
 
 def train_dividemix(
-    setting: DivideMix, images: Tensor, labels: Tensor, n_classes: int, network: Network, views: Views, seed: int
-) -> Predicted:
+    setting: DivideMix, images: Tensor, labels: Tensor, n_classes: int, network: Network, views: Views, seed: int,
+    capture: bool = True,
+) -> Predicted:  # fmt: skip
     """Train two networks on the given labels of the first images; return what they predict.
 
     Parameters
@@ -115,8 +116,10 @@ def train_dividemix(
         Views of these images, one of which is strong; see `oneof.data.augment.views`.
     seed
         Of networks, orders, views and mixing weights.
+    capture
+        On CUDA: run steps as graphs.
     """
-    training = _begin(setting, images, F.one_hot(labels, n_classes).float(), network, views, seed)
+    training = _begin(setting, images, F.one_hot(labels, n_classes).float(), network, views, seed, capture)
     rng = np.random.default_rng(seed)
     for epoch in range(setting.epochs):
         lr = torch.full((1,), setting.lr * cosine(epoch, setting.epochs), device=images.device)
@@ -131,7 +134,9 @@ def train_dividemix(
     return _predict(training)
 
 
-def _begin(setting: DivideMix, images: Tensor, targets: Tensor, network: Network, views: Views, seed: int) -> Training:
+def _begin(
+    setting: DivideMix, images: Tensor, targets: Tensor, network: Network, views: Views, seed: int, capture: bool
+) -> Training:
     device = images.device
     (strong,) = [view for view, _ in views.kinds if isinstance(view, Strong)]
     kinds: tuple[tuple[Weak | Strong, int], ...] = ((Weak(strong.flipped, strong.pad), 2),)
@@ -155,7 +160,7 @@ def _begin(setting: DivideMix, images: Tensor, targets: Tensor, network: Network
         normalise=replace(views, kinds=((Plain(), 1),)),
         members=members,
         generator=generator,
-        runner=CudaGraphRunner(device.type == "cuda", [generator]),
+        runner=CudaGraphRunner(capture and device.type == "cuda", [generator]),
     )
 
 

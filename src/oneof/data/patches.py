@@ -192,8 +192,8 @@ def _draw_filters(levels: NDArray[np.uint8], pixels: ImageSpec, rng: np.random.G
     top = rng.integers(0, pixels.side - size + 1, N_PATCHES)
     left = rng.integers(0, pixels.side - size + 1, N_PATCHES)
     windows = np.lib.stride_tricks.sliding_window_view(pictures, (size, size), axis=(2, 3))
-    drawn = windows[row, :, top, left].reshape(N_PATCHES, -1)  # [patches, channels x p x p]
-    patches = torch.from_numpy(drawn.astype(np.float32) / 255)
+    sampled = windows[row, :, top, left].reshape(N_PATCHES, -1)  # [patches, channels x p x p]
+    patches = torch.from_numpy(sampled.astype(np.float32) / 255)
     centred = patches - patches.mean(1, keepdim=True)
     normalised = centred * (centred.square().mean(1, keepdim=True) + CONTRAST).rsqrt()
     mean = normalised.mean(0)

@@ -25,8 +25,13 @@ class QuantileNormalizer(NamedTuple):
         """Return features [n, d] followed by their normal scores, [n, 2d]."""
         both = np.concatenate([x, x], axis=1, dtype=np.float64)
         scores = both.T[x.shape[1] :]  # a view, overwritten feature by feature
+        levels = np.linspace(0, 1, N_QUANTILES)
         for column, quantiles in zip(scores, self.quantiles.T, strict=True):
-            column[:] = _normal_scores(column, quantiles)
+            highest = np.interp(column, quantiles, levels)
+            lowest = 1 - np.interp(-column, -quantiles[::-1], levels)
+            column[:] = (highest + lowest) / 2  # a value that many rows share gets the mean of its levels
+        ndtri(scores, out=scores)
+        np.clip(scores, -FARTHEST, FARTHEST, out=scores)
         return both
 
     def on_device(self, x: Tensor) -> Tensor:
@@ -67,12 +72,3 @@ def fit_quantiles_on_device(x: Tensor) -> QuantileNormalizer:
     above = ordered[positions.ceil().long()]
     quantiles = torch.lerp(below, above, positions.frac()[:, None])
     return QuantileNormalizer(quantiles.cpu().numpy())
-
-
-def _normal_scores(values: NDArray[np.float64], quantiles: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the normal scores of values [n]; one that many rows share gets the mean of its lowest and highest level."""
-    levels = np.linspace(0, 1, N_QUANTILES)
-    highest = np.interp(values, quantiles, levels)
-    lowest = 1 - np.interp(-values, -quantiles[::-1], levels)
-    scores = ndtri((highest + lowest) / 2)
-    return np.asarray(np.clip(scores, -FARTHEST, FARTHEST))

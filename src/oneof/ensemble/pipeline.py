@@ -162,7 +162,7 @@ def make_context(
         ensemble = replace(ensemble, learners=("networks",), kernel=None)  # other learners cannot use single pixels
     else:
         device = device_for(resources.device, *data.features.shape)
-        ensemble = ensemble.for_size(*data.candidates.mask.shape)
+        ensemble = ensemble.for_size(*data.candidates.mask.shape).for_width(data.features.shape[1])
     context = Context(
         config=replace(config, ensemble=ensemble, seed=seed),
         resources=replace(resources, device=device, are_ranks=data.are_pictures),

@@ -60,7 +60,7 @@ def search_on_ray(
     epochs: int,
     trials: int,
     storage: str,
-    asked: Row,
+    spec: Row,
     *,
     echo: Callable[[str], None] = lambda line: None,
 ) -> Tuned:
@@ -71,8 +71,8 @@ def search_on_ray(
     """
     ray = load_package("ray", "a search on a cluster")
     optuna = load_optuna()
-    make_folds(data, config, epochs)  # what cannot be searched is said before a worker is started
-    study = open_study(optuna, storage, asked, epochs)
+    make_folds(data, config, epochs)  # raises an error before a worker is started
+    study = open_study(optuna, storage, spec, epochs)
     started_here = not ray.is_initialized()
     if started_here:
         ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)

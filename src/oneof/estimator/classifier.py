@@ -1,7 +1,7 @@
 """PartialLabelClassifier: the scikit-learn estimator for tables."""
 
 import logging
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np

@@ -24,6 +24,7 @@ MAX_EPOCHS = 30
 MIN_EPOCHS = 5
 MAX_ROW_EPOCHS = 1_200_000  # rows x epochs above which networks get fewer epochs
 MAX_CELL_EPOCHS = 150_000_000  # rows x classes x epochs, likewise
+MAX_HIDDEN_COLUMNS = 4096  # above which networks have no hidden layers
 VIEWS = {"upright": "upright", "natural": "pop", "none": "plain"}
 """How pictures may be varied in training, and the recipe of `oneof.data.augment` for it."""
 
@@ -128,6 +129,18 @@ class EnsembleConfig:
         affordable = min(MAX_ROW_EPOCHS // n, MAX_CELL_EPOCHS // (n * c))
         epochs = self.epochs or int(np.clip(affordable, MIN_EPOCHS, MAX_EPOCHS))
         return replace(self, batch_size=self.batch_size or even_batch, epochs=epochs)
+
+    def for_width(self, d: int) -> EnsembleConfig:
+        """Return the config for d columns: of very many, the default trains linear models alone.
+
+        With more columns than rows a hidden layer takes most of the time, and linear models predict as well. Learners that the user names stay.
+
+        >>> EnsembleConfig().for_width(10_000).learners
+        ('linear', 'trees', 'set_trees', 'kernel')
+        """
+        if d <= MAX_HIDDEN_COLUMNS or self.learners != LEARNERS:
+            return self
+        return replace(self, learners=tuple(name for name in LEARNERS if name != "networks"))
 
     def for_prior(self) -> EnsembleConfig:
         """Return the config for counts or probabilities as a prior: learners weigh it, and nothing is removed from the sets.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,8 @@ from oneof.storage.files import atomic_write
 ARRAYS = ("right", "feature", "threshold", "root", "origin")
 CPU_BLOCK = 2**18  # (row, tree) pairs processed at a time
 GPU_BLOCK = 16 * CPU_BLOCK
-ROWS_BLOCK = 2**13  # rows that scikit-learn's trees process at a time: they and their counts fit in a processor's cache
+ROWS_BLOCK = 2**13  # rows that scikit-learn's trees process at a time: they fit in a processor's cache
+TREES_BLOCK = 16  # trees whose labels are counted at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,16 +61,30 @@ class Forest:
 
     def _shares_by_sklearn(self, x: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return the same by scikit-learn's compiled trees, which are several times as fast for many rows."""
-        counts = np.zeros((len(x), self.classes), dtype=np.int32)
-        trees = to_sklearn(self)
+        shares = np.empty((len(x), self.classes), dtype=np.float32)
         for start in range(0, len(x), ROWS_BLOCK):
             block = x[start : start + ROWS_BLOCK]
-            flat_counts = counts[start : start + ROWS_BLOCK].reshape(-1)  # a view
-            first_cell = np.arange(len(block)) * self.classes
-            for tree, first_node in zip(trees, self.root, strict=True):
-                label = self.feature[first_node + tree.apply(block)]
-                flat_counts[first_cell + label] += 1
-        return np.asarray(counts / len(self.root), dtype=np.float32)
+            shares[start : start + ROWS_BLOCK] = self._count_labels(block) / len(self.root)
+        return shares
+
+    def _count_labels(self, x: NDArray[np.float32]) -> NDArray[np.intp]:
+        """Return how many trees predict each label, [n, c]."""
+        first_cell = np.arange(len(x)) * self.classes
+        counts = np.zeros(len(x) * self.classes, dtype=np.intp)
+        for start in range(0, len(self._compiled), TREES_BLOCK):
+            trees = self._compiled[start : start + TREES_BLOCK]
+            cells = np.empty((len(trees), len(x)), dtype=np.intp)  # of `counts`
+            for i, (tree, label_of_node) in enumerate(trees):
+                np.take(label_of_node, tree.apply(x), out=cells[i])
+            cells += first_cell
+            counts += np.bincount(cells.ravel(), minlength=len(counts))
+        return counts.reshape(len(x), self.classes)
+
+    @cached_property
+    def _compiled(self) -> list[tuple[Any, NDArray[np.intp]]]:
+        """Return each tree as one of scikit-learn, and the label of each of its leaves, by node."""
+        labels = np.split(self.feature.astype(np.intp), self.root[1:])
+        return list(zip(to_sklearn(self), labels, strict=True))
 
     def take(self, first: int, last: int) -> Forest:
         """Return the trees from `first` to before `last`."""
@@ -139,22 +155,55 @@ def to_sklearn(forest: Forest) -> list[Any]:
 
 
 def from_sklearn(tree: Any, labels: NDArray[Any], origin: NDArray[np.float64], classes: int) -> Forest:
-    """Return a fitted tree of scikit-learn, whose classes are these labels, as a forest of one."""
+    """Return a fitted tree of scikit-learn, whose classes are these labels, as a forest of one.
+
+    A subtree whose leaves all have one label becomes a leaf. That changes no prediction, and leaves a hundredth of a regression tree that
+    was grown to single rows.
+    """
     leaf = tree.children_left < 0
     rounded = tree.threshold.astype(np.float32)
     rounded_down = np.nextafter(rounded, np.float32(-np.inf))
     # Rounding up could move a row to the other side.
     threshold = np.where(rounded > tree.threshold, rounded_down, rounded)
     outputs = tree.value.reshape(len(tree.value), -1)  # of classifiers [nodes, 1, k], of regressors [nodes, k, 1]
-    leaf_label = labels[outputs.argmax(1)]
+    right = np.where(leaf, 0, tree.children_right)
+    label, kept = _merge_leaves(right, labels[outputs.argmax(1)])
+    new_number = np.cumsum(kept) - 1  # depth-first order stays: whole subtrees are left out
+    is_leaf = label >= 0
     return Forest(
-        right=np.where(leaf, 0, tree.children_right).astype(np.int32),
-        feature=np.where(leaf, leaf_label, tree.feature).astype(np.int32),
-        threshold=np.where(leaf, np.float32(0), threshold),
+        right=np.where(is_leaf, 0, new_number[right])[kept].astype(np.int32),
+        feature=np.where(is_leaf, label, tree.feature)[kept].astype(np.int32),
+        threshold=np.where(is_leaf, np.float32(0), threshold)[kept],
         root=np.zeros(1, np.int32),
         origin=origin,
         classes=classes,
     )
+
+
+def _merge_leaves(right: NDArray[Any], leaf_label: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """Return the label of each node below which there is only one, -1 elsewhere, and which nodes are not below such a node.
+
+    >>> right = np.array([4, 3, 0, 0, 0])  # node 0 has the children 1 and 4, node 1 the leaves 2 and 3
+    >>> label, kept = _merge_leaves(right, np.array([9, 9, 7, 7, 5]))
+    >>> label.tolist(), kept.tolist()
+    ([-1, 7, 7, 7, 5], [True, True, False, False, True])
+    """
+    inner = np.flatnonzero(right)
+    parent = np.zeros(len(right), dtype=np.intp)
+    parent[inner + 1] = inner
+    parent[right[inner]] = inner
+    label = np.where(right > 0, -1, leaf_label)
+    undecided = inner
+    while len(undecided):
+        left_label = label[undecided + 1]
+        is_merged = (left_label >= 0) & (left_label == label[right[undecided]])
+        merged = undecided[is_merged]
+        label[merged] = left_label[is_merged]
+        parents = np.unique(parent[merged])
+        undecided = parents[label[parents] < 0]
+    kept = label[parent] < 0
+    kept[0] = True
+    return label, kept
 
 
 def concatenate(forests: Sequence[Forest]) -> Forest:

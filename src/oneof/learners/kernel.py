@@ -153,9 +153,15 @@ def with_best_gamma(
     sample = _take_rows(x, rows).astype(np.float64)
     sample_sets = candidates[rows]
     landmarks = _take_rows(x, order[: min(config.landmarks, GAMMA_SAMPLE)]).astype(np.float64)
+    distances = _squared_distances(sample, landmarks)  # once: of many columns they take most of the time
+    among_landmarks = _squared_distances(landmarks, landmarks)
+    squared_norm = _mean_squared_norm(x)
     likelihood = {}
     for relative_gamma in (config.relative_gamma, *GAMMAS):
-        smoother = _fit_smoother(sample, landmarks, config.ridge, relative_gamma, x)
+        gamma = relative_gamma / squared_norm
+        smoother = _solve_smoother(
+            _similarities(distances, gamma), _similarities(among_landmarks, gamma), config.ridge, landmarks, gamma
+        )
         likelihood[relative_gamma] = _likelihood_after_one_round(smoother, sample_sets)
     best = max(likelihood, key=likelihood.__getitem__)
     if likelihood[best] - likelihood[config.relative_gamma] < MIN_GAMMA_GAIN:
@@ -291,7 +297,11 @@ def _take_rows(x: FloatArray | Tensor, rows: IntArray) -> FloatArray:
 
 def _absolute_gamma(relative_gamma: float, x: FloatArray | Tensor) -> float:
     """Return gamma of the kernel, which is relative to the mean squared norm of the rows."""
-    return relative_gamma / max(float((x * x).sum(1).mean()), 1e-12)
+    return relative_gamma / _mean_squared_norm(x)
+
+
+def _mean_squared_norm(x: FloatArray | Tensor) -> float:
+    return max(float((x * x).sum(1).mean()), 1e-12)
 
 
 def _fit_smoother(
@@ -325,13 +335,27 @@ def _similarity_matrix(a: FloatArray, b: FloatArray, gamma: float) -> FloatArray
     return torch.cat(blocks).numpy()
 
 
+def _squared_distances(a: FloatArray, b: FloatArray) -> Tensor:
+    return torch.cat(list(_distance_blocks(torch.as_tensor(a), torch.as_tensor(b))))
+
+
+def _similarities(squared_distances: Tensor, gamma: float) -> FloatArray:
+    return (squared_distances * -gamma).exp_().numpy()
+
+
 def _similarity_blocks(a: Tensor, b: Tensor, gamma: float) -> Iterator[Tensor]:
     """Yield exp(-gamma |a - b|^2) for blocks of rows of a, computed in place: memory traffic dominates the cost."""
+    for distances in _distance_blocks(a, b):
+        yield distances.mul_(-gamma).exp_()
+
+
+def _distance_blocks(a: Tensor, b: Tensor) -> Iterator[Tensor]:
+    """Yield |a - b|^2 for blocks of rows of a."""
     squared_norms = (b * b).sum(1)
     block_size = CPU_BLOCK if a.device.type == "cpu" else GPU_BLOCK
     for block in torch.split(a, block_size):
         distances = torch.addmm((block * block).sum(1)[:, None] + squared_norms, block, b.T, alpha=-2)
-        yield distances.clamp_min_(0).mul_(-gamma).exp_()
+        yield distances.clamp_min_(0)
 
 
 class _CandidateList(NamedTuple):

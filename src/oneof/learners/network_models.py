@@ -22,6 +22,7 @@ from oneof.training.stack import Stack
 from oneof.training.state import Fit
 
 MAX_CELLS = 2**22  # probabilities in memory at a time, over all networks
+MIN_ROWS = 128  # at a time, also of very many columns, each of which takes a call for its ranks
 IMAGE_BATCH = 512
 
 
@@ -146,7 +147,7 @@ def probability_blocks(
 def _row_blocks(members: tuple[Networks, ...], x: NDArray[Any], n_classes: int) -> list[slice]:
     """Return the rows to predict at a time."""
     n_networks = sum(member.stack.t for member in members)
-    size = max(1, MAX_CELLS // (n_networks * max(n_classes, 2 * x.shape[1])))
+    size = max(MIN_ROWS, MAX_CELLS // (n_networks * max(n_classes, 2 * x.shape[1])))
     return [slice(start, min(start + size, len(x))) for start in range(0, len(x), size)]
 
 

@@ -25,7 +25,7 @@ from oneof.runs.purified import lost_labels, read_purified
 
 
 class ReviewedSample(Protocol):
-    """What people said about rows drawn at random: how many of their labels are right, with a 95 % interval."""
+    """Hold what people answered about rows drawn at random: how many of their labels are right, with a 95 % interval."""
 
     @property
     def rows(self) -> int:
@@ -45,7 +45,7 @@ class ReviewedSample(Protocol):
 
 
 def render_page(
-    facts: Mapping[str, Any],
+    metadata: Mapping[str, Any],
     purified: pa.Table,
     record: Mapping[str, Any],
     results: Sequence[Mapping[str, Any]],
@@ -60,7 +60,7 @@ def render_page(
 
     Parameters
     ----------
-    facts : mapping
+    metadata : mapping
         What `run.json` holds.
     purified : pyarrow.Table
         The rows of `purified.parquet`, possibly with the columns that `oneof.review.cards.shown_table` adds.
@@ -73,32 +73,38 @@ def render_page(
     folder : str
         The run, for the commands that the page proposes.
     reviewed : ReviewedSample, optional
-        What people said in the review about rows drawn at random.
+        What people answered in the review about rows drawn at random.
     """
-    table = read_purified(with_named_labels(purified), facts["classes"])
+    table = read_purified(with_named_labels(purified), metadata["classes"])
     votes = vote_matrix(table)
     gold = compare_gold(table)
-    is_sample = table.n < facts["n"]
+    is_sample = table.n < metadata["n"]
     if gold is not None and is_sample:
         gold.measured = label_accuracy
     queue = review_queue(table)
     measured = _measured_labels(gold, reviewed, table.n)
     script = _read_template("page.js")
     script_digest = hashlib.sha256(script.encode()).digest()
+    set_summary = None
+    vote_summary = None
+    if votes is None:
+        set_summary = summarise_sets(table)
+    else:
+        vote_summary = summarise_votes(table, votes, metadata.get("people") or {})
     context = {
-        "facts": facts,
-        "file": PurePath(facts["file"]).name,
-        "command": shlex.join(str(argument) for argument in facts["command"]),
-        "votes": None if votes is None else summarise_votes(table, votes, facts.get("people") or {}),
-        "criterion": in_words(facts["rule"]),
-        "new_rows": _describe_estimate(facts["estimate"]),
+        "metadata": metadata,
+        "file": PurePath(metadata["file"]).name,
+        "command": shlex.join(map(str, metadata["command"])),
+        "votes": vote_summary,
+        "criterion": in_words(metadata["rule"]),
+        "new_rows": _describe_estimate(metadata["estimate"]),
         "table": table,
         "is_sample": is_sample,
-        "columns": list_columns(facts.get("columns", {})),
+        "columns": list_columns(metadata.get("columns", {})),
         "lost": lost_labels(table.cells),
-        "sets": summarise_sets(table) if votes is None else None,
+        "sets": set_summary,
         "training": draw_training(record),
-        "settings": list_settings(results, facts["chosen"]),
+        "settings": list_settings(results, metadata["chosen"]),
         "balance": audit_classes(table, votes),
         "groups": audit_groups(table),
         "pairs": count_pairs(table),
@@ -145,11 +151,11 @@ def _measured_labels(
 ) -> SimpleNamespace | None:
     """Return the share of right labels with its interval and where it is from; None if nobody has checked a random sample."""
     if gold is not None and gold.measured is not None:
-        found = gold.measured
-        source = f"the gold labels (known true labels) of {found.rows:,} rows drawn at random"
-        if found.rows == n_rows:
+        measured = gold.measured
+        source = f"the gold labels (known true labels) of {measured.rows:,} rows drawn at random"
+        if measured.rows == n_rows:
             source = "the gold labels (known true labels) of all rows"
-        return SimpleNamespace(value=found.value, low=found.low, high=found.high, source=source, by_gold=True)
+        return SimpleNamespace(value=measured.value, low=measured.low, high=measured.high, source=source, by_gold=True)
     if reviewed is not None and reviewed.rows:
         value = reviewed.right / reviewed.rows
         source = f"what people answered in the review about {reviewed.rows:,} rows drawn at random"
@@ -161,7 +167,9 @@ def _next_step(folder: str, n_to_review: int, is_measured: bool) -> SimpleNamesp
     """Return what a person should do next, and the command for it."""
     run = shlex.quote(folder)
     if n_to_review:
-        rows = "row that is" if n_to_review == 1 else "rows that are"
+        rows = "rows that are"
+        if n_to_review == 1:
+            rows = "row that is"
         text = (
             f"Review the {n_to_review:,} {rows} in doubt, by key, in your browser. Some rows are drawn at random: "
             "their answers measure how many labels are right."

@@ -64,7 +64,10 @@ def plot(
     document = buffer.getvalue()
     svg = document[document.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)
-    view_box = re.search(r'viewBox="[^"]+"', svg)
+    view_box = ""
+    match = re.search(r'viewBox="[^"]+"', svg)
+    if match is not None:
+        view_box = match[0]
     inside = svg[svg.index(">") + 1 :]
     inside = re.sub(r'<g id="[^"]*"', "<g", inside)
     inside = re.sub(r'(id="|url\(#|href="#)', rf"\1{name}-", inside)
@@ -72,7 +75,7 @@ def plot(
     for colour, variable in _CSS_VARIABLES.items():
         inside = inside.replace(colour, variable)
     inside = re.sub(r"@(\d+)n*@", lambda match: _svg_text(labels[int(match[1])]), inside.strip())
-    return Drawing(Markup(view_box[0] if view_box else ""), Markup(inside))
+    return Drawing(Markup(view_box), Markup(inside))
 
 
 def placeholder(label: int, name: str) -> str:

@@ -160,7 +160,8 @@ def _audit_group(table: Purified, name: str, members: NDArray[np.bool_]) -> Simp
         has_gold = members & (table.gold != UNKNOWN)
     n_gold = int(has_gold.sum())
     right = int((has_gold & (table.label == table.gold)).sum())
-    low, high = 0.0, 1.0
+    low = 0.0
+    high = 1.0
     if n_gold:
         low, high = wilson(right, n_gold)
     return SimpleNamespace(
@@ -189,11 +190,11 @@ def _missing_classes(table: Purified, names: list[str], group: NDArray[np.int64]
     resolved_pairs = group * c + table.label
     missing = np.flatnonzero((even_share >= _MIN_EVEN_SHARE) & ~np.isin(pairs, resolved_pairs))
     largest_first = missing[np.argsort(-even_share[missing], kind="stable")]
-    overrepresented = []
+    absent = []
     for k in largest_first[:_MAX_GROUPS]:
         g, j = divmod(pairs[k], c)
-        overrepresented.append(SimpleNamespace(label=table.names[j], group=names[g], even_share=float(even_share[k])))
-    return overrepresented
+        absent.append(SimpleNamespace(label=table.names[j], group=names[g], even_share=float(even_share[k])))
+    return absent
 
 
 def compare_gold(table: Purified) -> SimpleNamespace | None:
@@ -214,7 +215,9 @@ def compare_gold(table: Purified) -> SimpleNamespace | None:
     for k in np.unique(bin_index):
         in_bin = bin_index == k
         bins.append(_calibration_bin(probability[in_bin], right[in_bin]))
-    weighted_errors = sum(each.rows * abs(each.predicted - each.observed) for each in bins)
+    weighted_errors = 0.0
+    for each in bins:
+        weighted_errors += each.rows * abs(each.predicted - each.observed)
     return SimpleNamespace(
         rows=len(rows),
         right=int(right.sum()),

@@ -39,10 +39,14 @@ def draw_training(record: Mapping[str, Any]) -> SimpleNamespace:
     columns = {}
     for name, values in record["columns"].items():
         columns[name] = np.asarray(values, dtype=float)
-    chosen_epochs = sorted(int(epoch) for epoch in record["chosen"])
+    chosen_epochs = sorted(map(int, record["chosen"]))
+    criteria = []
+    for name in CRITERIA:
+        if name in columns and not _is_trivial(columns[name]):
+            criteria.append(name)
     estimates = None
-    if any(name in columns and not _is_trivial(columns[name]) for name in CRITERIA):
-        estimates = _draw_estimates(columns, chosen_epochs)
+    if criteria:
+        estimates = _draw_estimates(criteria, columns, chosen_epochs)
     panels = {}
     for name in _PANELS:
         if name in columns:
@@ -56,10 +60,9 @@ def draw_training(record: Mapping[str, Any]) -> SimpleNamespace:
     )
 
 
-def _draw_estimates(columns: Mapping[str, Floats], chosen_epochs: list[int]) -> SimpleNamespace:
-    """Draw all criteria that need no true labels in one panel: they diverge when a network is confident but wrong."""
-    names = [name for name in CRITERIA if name in columns and not _is_trivial(columns[name])]
-    styles = dict(zip(names, cycle(_LINE_STYLES), strict=False))
+def _draw_estimates(criteria: list[str], columns: Mapping[str, Floats], chosen_epochs: list[int]) -> SimpleNamespace:
+    """Draw criteria that need no true labels in one panel: they diverge when a network is confident but wrong."""
+    styles = dict(zip(criteria, cycle(_LINE_STYLES), strict=False))
 
     def draw(axes: Axes) -> None:
         for name, style in styles.items():
@@ -125,16 +128,21 @@ def list_settings(results: Sequence[Mapping[str, Any]], chosen: Sequence[Mapping
 
     Only columns in which the results differ are shown, followed by the scores.
     """
-    scores = [name for name in _SCORES if any(name in result for result in results)]
+    scores = []
+    for name in _SCORES:
+        if any(name in result for result in results):
+            scores.append(name)
     columns = [*_varying_settings(results), *scores]
 
     def sort_key(result: Mapping[str, Any]) -> float:
-        score = result.get(scores[0]) if scores else 0
+        score = result.get(scores[0])
         if isinstance(score, int | float):
             return -score
         return float("inf")
 
-    best_first = sorted(results, key=sort_key)
+    best_first = list(results)
+    if scores:
+        best_first.sort(key=sort_key)
     shown = []
     for result in best_first[:_MAX_SETTINGS]:
         shown.append([_format_value(result.get(name)) for name in columns])

@@ -161,10 +161,10 @@ function moveTo(text) {
   try {
     address = new URL(text.trim());
   } catch {
-    return say("This is no address: copy the whole of it.");
+    return announce("This is no address: copy the whole of it.");
   }
   const isLocal = address.protocol === "http:" && ["127.0.0.1", "localhost"].includes(address.hostname);
-  if (!isLocal || !address.searchParams.has("token")) return say("The address must be one that oneof review printed.");
+  if (!isLocal || !address.searchParams.has("token")) return announce("The address must be one that oneof review printed.");
   const waiting = new Map(stored("oneof-unsent", []).map((entry) => [entry.answer.id, entry]));
   for (const [id, entry] of unconfirmed) waiting.set(id, entry);
   address.hash = new URLSearchParams({ unsent: JSON.stringify([...waiting.values()]) }).toString();
@@ -184,7 +184,7 @@ async function flush() {
   for (const entry of unsentOfThisRun()) {
     try {
       const reply = await call("/api/decide", { answer: entry.answer, who: entry.who });
-      if (reply.note) say(reply.note);
+      if (reply.note) announce(reply.note);
     } catch (error) {
       if (error.status !== 400) throw error; // it is kept until a server takes it
       problem = error.message;
@@ -229,7 +229,7 @@ function reload() {
 
 /* ------------------------------------------------------------------------------------------------------- the card */
 
-function say(text) { $("status").textContent = text; }
+function announce(text) { $("status").textContent = text; }
 
 function element(name, text, className) {
   const node = document.createElement(name);
@@ -256,7 +256,7 @@ function render() {
   unsure = null;
   closeForms();
   if (gridCards) return;
-  if (card === null) return say(exhausted ? $("end-title").textContent : "");
+  if (card === null) return announce(exhausted ? $("end-title").textContent : "");
   showCard(card);
   if (document.activeElement?.closest("#card")) leaveControls(); // a button of the card before
   shownAt = performance.now();
@@ -332,8 +332,8 @@ function showCard(card) {
   showSimilarRows(card, blind);
   showUnsure();
   const [first] = card.candidates;
-  if (blind) say(`Row ${card.row}. Drawn at random: the suggestion is hidden.`);
-  else say(`Row ${card.row}. Suggested: ${first.label}, ${percent(first.probability)}.`);
+  if (blind) announce(`Row ${card.row}. Drawn at random: the suggestion is hidden.`);
+  else announce(`Row ${card.row}. Suggested: ${first.label}, ${percent(first.probability)}.`);
 }
 
 function showSimilarRows(card, blind) {
@@ -458,12 +458,12 @@ function showUnsure() {
 }
 
 function accept() {
-  if (unsure === null && isBlind(shown)) return say("The suggestion is hidden for a row drawn at random: choose a label.");
+  if (unsure === null && isBlind(shown)) return announce("The suggestion is hidden for a row drawn at random: choose a label.");
   if (unsure === null) return decide("label", [shown.suggested]);
   const isFolded = (candidate, k) => !candidate.likely && $("candidates").children[k].hidden;
   const left = options.filter((candidate, k) => !unsure.has(k) && !isFolded(candidate, k)).map((candidate) => candidate.label);
   if (left.length > 0) decide("set", left);
-  else say("Nothing is left: press X for none of these.");
+  else announce("Nothing is left: press X for none of these.");
 }
 
 /* ------------------------------------------------------------------------------------------------ labels by name */
@@ -664,7 +664,7 @@ function chooseByName(text) {
     const [name] = findCandidates(text);
     k = options.findIndex((candidate) => candidate.label === name);
   }
-  if (text === "" || k < 0) return say("No candidate has this in its name: press Esc, then X for none of these.");
+  if (text === "" || k < 0) return announce("No candidate has this in its name: press Esc, then X for none of these.");
   $("find").value = "";
   findBox.close();
   if (unsure) $("candidates").children[k].hidden = false;
@@ -725,12 +725,12 @@ function undo(id) {
   inTurn(async () => {
     await flush();
     const { card } = await call("/api/undo", id === undefined ? {} : { id });
-    if (!card) return say("There is nothing to undo.");
+    if (!card) return announce("There is nothing to undo.");
     gridCards = null;
     await loadLabels(); // a label that only this answer had is no class any more
     cards = [card, ...cards.filter((other) => other.row !== card.row)];
     render();
-    say(`Undone: row ${card.row} is asked again.`);
+    announce(`Undone: row ${card.row} is asked again.`);
   });
 }
 
@@ -777,7 +777,7 @@ function openGrid(label = "") {
       gridCards = null;
       exhausted = false;
       await fill();
-      return say("No row is left to confirm at once.");
+      return announce("No row is left to confirm at once.");
     }
     gridCards = reply.cards;
     gridAt = performance.now();
@@ -820,7 +820,7 @@ function showGrid({ cards: rows, label, labels }) {
   $("grid-label").value = label;
   $("grid-rows").replaceChildren(...rows.map(gridItem));
   showTicked();
-  say("");
+  announce("");
 }
 
 function gridItem(card) {
@@ -920,7 +920,7 @@ function showState(newState) {
     cards = shown ? [shown] : [];
     gridCards = null;
     exhausted = false;
-    inTurn(fill).then(() => say("The model has learned again: the next rows come in its new order."));
+    inTurn(fill).then(() => announce("The model has learned again: the next rows come in its new order."));
   }
   $("folder").textContent = state.folder;
   $("who").placeholder = state.who;

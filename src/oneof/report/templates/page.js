@@ -1,22 +1,59 @@
 "use strict";
 // The table of rows: search, filter, sort, page. Strings of the data only ever become text nodes.
 (() => {
-  const PAGE = 50;
+  const PAGE_SIZE = 50;
   const MAX_CHIPS = 10; // candidates of a row that are shown, the most probable ones
-  const data = JSON.parse(document.getElementById("data").textContent);
-  const at = Object.fromEntries(data.columns.map((name, k) => [name, k]));
-  const get = (row, name) => row[at[name]];
-  const named = (k) => (k < 0 ? "" : data.names[k]);
+  const NO_BREAK_SPACE = "\u00a0";
   const find = (id) => document.getElementById(id);
-  const [query, only, body, count, back, forth] = ["query", "only", "body", "count", "back", "forth"].map(find);
+  const query = find("query");
+  const only = find("only");
+  const body = find("body");
+  const count = find("count");
+  const back = find("back");
+  const forth = find("forth");
   const heads = [...document.querySelectorAll("#table thead button")];
-  const shown = new Set(heads.map((head) => head.dataset.by));
-  const state = { by: "row", down: false, page: 0, found: [] };
+  const shownColumns = new Set(heads.map((head) => head.dataset.by));
+  const state = { by: "row", down: false, page: 0, matches: [] };
 
-  const words = (row) =>
-    [`#${get(row, "row")}`, ...get(row, "original").map(named), named(get(row, "outside")), named(get(row, "gold")), get(row, "group") ?? "", get(row, "item") ?? ""]
-      .join("\n").toLowerCase();
-  const haystacks = new Map(data.rows.map((row) => [row, words(row)]));
+  /* ------------------------------------------------------------------------------------------------------- the data */
+
+  const data = JSON.parse(find("data").textContent);
+  const positions = new Map(data.columns.map((name, k) => [name, k]));
+  const get = (row, name) => row[positions.get(name)];
+  const labelName = (k) => (k < 0 ? "" : data.names[k]);
+
+  function votesFor(row, k) {
+    const vote = get(row, "votes").find(([name]) => name === labelName(k));
+    return vote ? vote[1] : 0;
+  }
+
+  function mostVotes(row) {
+    const counts = get(row, "votes").map(([, n]) => n);
+    return Math.max(0, ...counts);
+  }
+
+  function totalVotes(row) {
+    let total = 0;
+    for (const [, n] of get(row, "votes")) total += n;
+    return total;
+  }
+
+  /* What a search looks through: the row's number, its labels, its group and the text that identifies it. */
+  function searchableText(row) {
+    const parts = [
+      `#${get(row, "row")}`,
+      ...get(row, "original").map(labelName),
+      labelName(get(row, "outside")),
+      labelName(get(row, "gold")),
+      get(row, "group") ?? "",
+      get(row, "item") ?? "",
+    ];
+    return parts.join("\n").toLowerCase();
+  }
+
+  const searchable = new Map(data.rows.map((row) => [row, searchableText(row)]));
+
+  /* ------------------------------------------------------------------------------------------- search, filter, sort */
 
   const filters = {
     all: () => true,
@@ -28,103 +65,171 @@
     wrong: (row) => get(row, "gold") >= 0 && get(row, "gold") !== get(row, "label"),
   };
 
-  const compareText = new Intl.Collator(undefined, { numeric: true }).compare;
-  const keys = {
-    label: (row) => named(get(row, "label")),
-    gold: (row) => named(get(row, "gold")),
+  /* Columns that are not sorted by the value that they hold. */
+  const sortKeys = {
+    label: (row) => labelName(get(row, "label")),
+    gold: (row) => labelName(get(row, "gold")),
     group: (row) => get(row, "group") ?? "",
     original: (row) => get(row, "original").length,
   };
-  const compare = (a, b) => (typeof a === "string" ? compareText(a, b) : a - b);
+  const compareText = new Intl.Collator(undefined, { numeric: true }).compare;
+
+  function compare(a, b) {
+    if (typeof a === "string") return compareText(a, b);
+    return a - b;
+  }
+
+  function isMatch(row, text) {
+    if (text === "" || searchable.get(row).includes(text)) return true;
+    const isNumber = /^#?\d+$/.test(text);
+    return isNumber && get(row, "row") === Number(text.replace("#", ""));
+  }
 
   function search() {
-    const wanted = query.value.trim().toLowerCase();
-    const number = /^#?\d+$/.test(wanted) ? Number(wanted.replace("#", "")) : null;
-    const matches = (row) => haystacks.get(row).includes(wanted) || get(row, "row") === number;
-    const key = keys[state.by] ?? ((row) => get(row, state.by));
+    const text = query.value.trim().toLowerCase();
+    const isWanted = filters[only.value];
+    const sortKey = sortKeys[state.by] ?? ((row) => get(row, state.by));
     const sign = state.down ? -1 : 1;
-    state.found = data.rows
-      .filter((row) => filters[only.value](row) && (wanted === "" || matches(row)))
-      .map((row) => [key(row), row])
-      .sort((a, b) => sign * compare(a[0], b[0]) || get(a[1], "row") - get(b[1], "row"))
-      .map((pair) => pair[1]);
+    const entries = [];
+    for (const row of data.rows) {
+      if (isWanted(row) && isMatch(row, text)) entries.push({ row, key: sortKey(row) });
+    }
+    entries.sort((a, b) => sign * compare(a.key, b.key) || get(a.row, "row") - get(b.row, "row"));
+    state.matches = entries.map((entry) => entry.row);
     state.page = 0;
     show();
   }
 
-  function element(tag, attributes, ...children) {
-    const made = document.createElement(tag);
-    for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-    made.append(...children);
-    return made;
+  function sort(by, down) {
+    state.by = by;
+    state.down = down;
+    search();
   }
-  const label = (k) => element("bdi", { class: "label", title: named(k) }, named(k));
-  const number = (name, text) => element("td", { class: "n", "data-name": name }, text);
-  const percent = (share, digits) => `${(100 * share).toFixed(digits)}\u00a0%`;
 
+  /* ------------------------------------------------------------------------------------------------------- the cells */
+
+  function element(tag, attributes, ...children) {
+    const node = document.createElement(tag);
+    for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+    node.append(...children);
+    return node;
+  }
+
+  const label = (k) => element("bdi", { class: "label", title: labelName(k) }, labelName(k));
+  const numberCell = (name, text) => element("td", { class: "n", "data-name": name }, text);
+  const small = (text) => element("small", {}, text);
+  const percent = (share, digits) => `${(100 * share).toFixed(digits)}${NO_BREAK_SPACE}%`;
+  const countVotes = (n) => `${n} ${n === 1 ? "vote" : "votes"}`;
+
+  /* The candidates of a row, the removed ones struck out. */
   function chips(row) {
+    const resolved = get(row, "label");
     const kept = new Set(get(row, "kept"));
     const shares = get(row, "shares");
     const candidates = get(row, "original");
-    const nodes = candidates.slice(0, MAX_CHIPS).flatMap((k, i) => {
-      const kind = k === get(row, "label") ? "chip taken" : "chip";
-      let note = `\u00a0${shares[i]}\u00a0%`;
+    const nodes = [];
+    if (!candidates.includes(resolved)) {
+      nodes.push(element("span", { class: "chip taken" }, label(resolved), small(`${NO_BREAK_SPACE}named by nobody`)), " ");
+    }
+    candidates.slice(0, MAX_CHIPS).forEach((k, i) => {
+      let note = `${NO_BREAK_SPACE}${shares[i]}${NO_BREAK_SPACE}%`;
       if (data.voted) note += `, ${countVotes(votesFor(row, k))}`;
-      return [element(kept.has(k) ? "span" : "del", { class: kind }, label(k), element("small", {}, note)), " "];
+      const tag = kept.has(k) ? "span" : "del";
+      const className = k === resolved ? "chip taken" : "chip";
+      nodes.push(element(tag, { class: className }, label(k), small(note)), " ");
     });
     if (candidates.length > MAX_CHIPS) nodes.push(`and ${candidates.length - MAX_CHIPS} less probable`);
-    const isNamed = candidates.includes(get(row, "label"));
-    if (!isNamed) nodes.unshift(element("span", { class: "chip taken" }, label(get(row, "label")), element("small", {}, "\u00a0named by nobody")), " ");
     return nodes;
   }
 
-  const countVotes = (n) => `${n} ${n === 1 ? "vote" : "votes"}`;
-  const votesFor = (row, k) => get(row, "votes").find(([name]) => name === named(k))?.[1] ?? 0;
-  const mostVotes = (row) => Math.max(0, ...get(row, "votes").map(([, n]) => n));
-
-  function reasons(row) {
-    const describe = (round, margin, networks) => round === 0
-      ? ` was removed before training: judged by the other rows, the best candidate leads it by ${margin.toFixed(2)}`
-      : ` was removed in round ${round} by ${networks} of ${get(row, "trained")} networks, when the best candidate led it by ${margin.toFixed(2)}`;
-    const removals = get(row, "removed").map(([k, ...removal]) => element("li", {}, label(k), describe(...removal)));
-    const outside = get(row, "outside");
-    if (outside >= 0) removals.push(element("li", {}, "the models are confident of ", label(outside), ", which is not a candidate"));
-    const models = get(row, "original").length > 1 && get(row, "trained") > 0;
-    if (models) removals.push(element("li", {}, `${percent(get(row, "agreement"), 0)} of the models predict `, label(get(row, "label"))));
-    if (data.voted) removals.unshift(element("li", {}, `${votesFor(row, get(row, "label"))} of ${countVotes(get(row, "votes").reduce((sum, [, n]) => sum + n, 0))} for `, label(get(row, "label"))));
-    if (!removals.length) return [];
-    const summary = element("summary", {}, "why", element("span", { class: "hidden" }, ` row ${get(row, "row")}`));
-    return [element("details", {}, summary, element("ul", {}, ...removals))];
+  function describeRemoval(row, round, margin, networks) {
+    const lead = margin.toFixed(2);
+    if (round === 0) return ` was removed before training: judged by the other rows, the best candidate leads it by ${lead}`;
+    const trained = get(row, "trained");
+    return ` was removed in round ${round} by ${networks} of ${trained} networks, when the best candidate led it by ${lead}`;
   }
 
-  function line(row) {
+  /* Why the row has its label, folded; nothing where there is nothing to say. */
+  function reasons(row) {
+    const resolved = get(row, "label");
+    const items = [];
+    if (data.voted) {
+      const counts = `${votesFor(row, resolved)} of ${countVotes(totalVotes(row))} for `;
+      items.push(element("li", {}, counts, label(resolved)));
+    }
+    for (const [k, round, margin, networks] of get(row, "removed")) {
+      items.push(element("li", {}, label(k), describeRemoval(row, round, margin, networks)));
+    }
+    const outside = get(row, "outside");
+    if (outside >= 0) {
+      items.push(element("li", {}, "the models are confident of ", label(outside), ", which is not a candidate"));
+    }
+    if (get(row, "original").length > 1 && get(row, "trained") > 0) {
+      const agreement = percent(get(row, "agreement"), 0);
+      items.push(element("li", {}, `${agreement} of the models predict `, label(resolved)));
+    }
+    if (items.length === 0) return [];
+    const rowNumber = element("span", { class: "hidden" }, ` row ${get(row, "row")}`);
+    const summary = element("summary", {}, "why", rowNumber);
+    return [element("details", {}, summary, element("ul", {}, ...items))];
+  }
+
+  function rowHead(row) {
+    const head = element("th", { scope: "row", class: "n", "data-name": "row" }, String(get(row, "row")));
+    if (get(row, "picture")) head.append(element("img", { class: "picture", src: get(row, "picture"), alt: "" }));
+    if (get(row, "item")) head.append(element("bdi", { class: "item" }, get(row, "item")));
+    return head;
+  }
+
+  function labelCell(row) {
     const marks = [];
-    if (get(row, "ask")) marks.push(" ", element("span", { class: "mark" }, "review"));
-    if (get(row, "decision")) marks.push(" ", element("span", { class: "mark" }, get(row, "decision")));
-    if (get(row, "outside") >= 0) marks.push(" ", element("span", { class: "mark" }, "true label missing?"));
-    const cells = [
-      element("th", { scope: "row", class: "n", "data-name": "row" }, String(get(row, "row")), ...(get(row, "picture") ? [element("img", { class: "picture", src: get(row, "picture"), alt: "" })] : []), ...(get(row, "item") ? [element("bdi", { class: "item" }, get(row, "item"))] : [])),
-      element("td", {}, label(get(row, "label")), ...marks),
-      number("probability", percent(get(row, "probability"), 1)),
-    ];
-    if (shown.has("margin")) cells.push(number("margin", get(row, "margin").toFixed(2)), number("agreement", percent(get(row, "agreement"), 0)));
+    if (get(row, "ask")) marks.push("review");
+    if (get(row, "decision")) marks.push(get(row, "decision"));
+    if (get(row, "outside") >= 0) marks.push("true label missing?");
+    const cell = element("td", {}, label(get(row, "label")));
+    for (const mark of marks) cell.append(" ", element("span", { class: "mark" }, mark));
+    return cell;
+  }
+
+  function goldCell(row) {
+    const gold = get(row, "gold");
+    return element("td", { "data-name": "gold" }, gold < 0 ? "–" : label(gold));
+  }
+
+  function tableRow(row) {
+    const cells = [rowHead(row), labelCell(row), numberCell("probability", percent(get(row, "probability"), 1))];
+    if (shownColumns.has("margin")) {
+      cells.push(numberCell("margin", get(row, "margin").toFixed(2)));
+      cells.push(numberCell("agreement", percent(get(row, "agreement"), 0)));
+    }
     cells.push(element("td", { class: "chips full" }, ...chips(row), ...reasons(row)));
-    if (shown.has("group")) cells.push(element("td", { "data-name": "group" }, element("bdi", { class: "label" }, get(row, "group") ?? "")));
-    if (shown.has("gold")) cells.push(element("td", { "data-name": "gold" }, ...(get(row, "gold") < 0 ? ["–"] : [label(get(row, "gold"))])));
+    if (shownColumns.has("group")) {
+      const group = element("bdi", { class: "label" }, get(row, "group") ?? "");
+      cells.push(element("td", { "data-name": "group" }, group));
+    }
+    if (shownColumns.has("gold")) cells.push(goldCell(row));
     return element("tr", {}, ...cells);
   }
 
-  function show() {
-    const first = state.page * PAGE;
-    const visible = state.found.slice(first, first + PAGE);
-    body.replaceChildren(...visible.map(line));
+  /* -------------------------------------------------------------------------------------------------------- the page */
+
+  function describeCount(first, nVisible) {
     const text = (n) => n.toLocaleString("en");
-    const [all, found] = [data.rows.length, state.found.length];
-    const part = `${text(first + 1)} to ${text(first + visible.length)} of ${text(found)}`;
-    if (!found) count.textContent = `None of the ${text(all)} rows matches.`;
-    else count.textContent = found < all ? `Rows ${part} matches among ${text(all)} rows.` : `Rows ${part}.`;
+    const all = data.rows.length;
+    const matches = state.matches.length;
+    if (matches === 0) return `None of the ${text(all)} rows matches.`;
+    const part = `${text(first + 1)} to ${text(first + nVisible)} of ${text(matches)}`;
+    if (matches < all) return `Rows ${part} matches among ${text(all)} rows.`;
+    return `Rows ${part}.`;
+  }
+
+  function show() {
+    const first = state.page * PAGE_SIZE;
+    const visible = state.matches.slice(first, first + PAGE_SIZE);
+    body.replaceChildren(...visible.map(tableRow));
+    count.textContent = describeCount(first, visible.length);
     back.disabled = state.page === 0;
-    forth.disabled = first + PAGE >= state.found.length;
+    forth.disabled = first + PAGE_SIZE >= state.matches.length;
     for (const head of heads) {
       const cell = head.parentElement;
       if (head.dataset.by === state.by) cell.setAttribute("aria-sort", state.down ? "descending" : "ascending");
@@ -132,22 +237,23 @@
     }
   }
 
-  function sort(by, down) {
-    Object.assign(state, { by, down });
-    search();
-  }
   function turn(step) {
     state.page += step;
     show();
     count.scrollIntoView({ block: "start" });
-    const button = step > 0 ? forth : back;
-    if (button.disabled) (step > 0 ? back : forth).focus(); // a disabled button would lose the keyboard
+    const [pressed, other] = step > 0 ? [forth, back] : [back, forth];
+    if (pressed.disabled) other.focus(); // a disabled button would lose the keyboard
   }
 
   query.addEventListener("input", search);
   only.addEventListener("change", search);
   find("controls").addEventListener("submit", (event) => event.preventDefault());
-  for (const head of heads) head.addEventListener("click", () => sort(head.dataset.by, state.by === head.dataset.by && !state.down));
+  for (const head of heads) {
+    head.addEventListener("click", () => {
+      const isSecondClick = state.by === head.dataset.by;
+      sort(head.dataset.by, isSecondClick && !state.down);
+    });
+  }
   back.addEventListener("click", () => turn(-1));
   forth.addEventListener("click", () => turn(1));
   find("ask-all")?.addEventListener("click", () => {

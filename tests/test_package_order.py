@@ -1,4 +1,4 @@
-"""The packages: a module of oneof imports only from rooms above its own, never from oneof_paper, and no room has a cycle inside."""
+"""The order of the packages: a module imports only from packages above its own, never from oneof_paper, and no package has a cycle."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tomllib
 from fnmatch import fnmatch
+from graphlib import CycleError, TopologicalSorter
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -18,7 +19,7 @@ import oneof_paper
 ROOT = Path(oneof.__file__).parent
 PAPER_ROOT = Path(oneof_paper.__file__).parent
 PYPROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())
-ROOMS = [
+PACKAGES = [
     "storage", "candidates", "metrics", "data", "votes", "inspect", "methods", "purify", "losses", "networks", "training", "learners",
     "ensemble", "runs", "report", "review", "estimator", "cli",
 ]  # fmt: skip
@@ -39,45 +40,52 @@ MODULES = modules_of(ROOT)
 PAPER_MODULES = modules_of(PAPER_ROOT)
 
 
-def room_of(module: str) -> str:
+def package_of(module: str) -> str:
     return module.split(".")[1] if "." in module else ""
 
 
 def imported(path: Path) -> set[str]:
-    """The modules of both packages that a file imports anywhere in it; `from oneof.data import splits` is oneof.data.splits."""
-    found: set[str] = set()
+    """Return the modules of both packages that a file imports anywhere in it; `from oneof.data import splits` is oneof.data.splits."""
+    names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
-            whole = {f"{node.module}.{alias.name}" for alias in node.names}
-            found |= {name if name in MODULES | PAPER_MODULES else node.module for name in whole}
-    return {name for name in found if name.split(".")[0] in ("oneof", "oneof_paper")}
+            for alias in node.names:
+                name = f"{node.module}.{alias.name}"
+                is_module = name in MODULES or name in PAPER_MODULES
+                names.add(name if is_module else node.module)
+    return {name for name in names if name.split(".")[0] in ("oneof", "oneof_paper")}
 
 
-def test_the_package_holds_the_rooms_and_nothing_else():
-    print("\n".join(ROOMS))
+def test_oneof_holds_these_packages_and_nothing_else():
+    print("\n".join(PACKAGES))
     entries = {path.name for path in ROOT.iterdir() if path.name != "__pycache__"}
-    assert {name.removesuffix(".py") for name in entries - OWN} == set(ROOMS)
+    assert {name.removesuffix(".py") for name in entries - OWN} == set(PACKAGES)
 
 
-@pytest.mark.parametrize("module", [name for name in MODULES if room_of(name) in ROOMS])
-def test_imports_only_from_rooms_above(module):
-    place = ROOMS.index(room_of(module))
-    others = {name for name in imported(MODULES[module]) if name.split(".")[0] == "oneof"}
-    rooms = {room_of(name) for name in others} - {"version"} - FACADES.get(module, set())
-    assert rooms <= set(ROOMS[: place + 1]), f"{sorted(rooms - set(ROOMS[: place + 1]))} lie below {ROOMS[place]}"
+@pytest.mark.parametrize("module", [name for name in MODULES if package_of(name) in PACKAGES])
+def test_imports_only_from_packages_above(module):
+    position = PACKAGES.index(package_of(module))
+    allowed = set(PACKAGES[: position + 1]) | {"version"} | FACADES.get(module, set())
+    below = set()
+    for name in imported(MODULES[module]):
+        if name.split(".")[0] == "oneof" and package_of(name) not in allowed:
+            below.add(package_of(name))
+    assert not below, f"{sorted(below)} lie below {PACKAGES[position]}"
 
 
-@pytest.mark.parametrize("room", [*ROOMS, "oneof_paper"])
-def test_no_room_has_a_cycle_inside(room):
+@pytest.mark.parametrize("package", [*PACKAGES, "oneof_paper"])
+def test_no_package_has_a_cycle_inside(package):
     """Imports under TYPE_CHECKING and inside functions count: a reader follows them too."""
-    members = {name: path for name, path in MODULES.items() if room_of(name) == room} or PAPER_MODULES
-    own = {name: imported(path) for name, path in members.items()}
-    left = {name: {other for other in others if other in own and other != name} for name, others in own.items()}
-    while free := [name for name, others in left.items() if not others]:
-        left = {name: others - set(free) for name, others in left.items() if name not in free}
-    assert not left, f"a cycle among {sorted(left)}"
+    members = {name: path for name, path in MODULES.items() if package_of(name) == package} or PAPER_MODULES
+    graph = {}
+    for name, path in members.items():
+        graph[name] = imported(path) & members.keys() - {name}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(f"a cycle among {error.args[1]}")
 
 
 def test_oneof_never_imports_oneof_paper():
