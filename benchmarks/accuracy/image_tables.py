@@ -1,4 +1,4 @@
-"""Tables 3 and 5 on MNIST-like images: an MLP without augmentation on sets drawn beforehand; meant for a GPU, resumable.
+"""Compute Tables 3 and 5 on MNIST-like images: an MLP without augmentation on sets drawn beforehand; meant for a GPU, resumable.
 
     python benchmarks/accuracy/image_tables.py --table 5 --limit-seconds 120
     python benchmarks/accuracy/image_tables.py --table 3 --datasets fashion-mnist,kmnist
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,7 @@ from oneof_paper.experiments import TABLES
 
 
 def main() -> None:
+    """Compute the cells that have no rows yet, until the time is up."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--table", type=int, choices=(3, 5), required=True)
     parser.add_argument("--datasets", default="fashion-mnist,kmnist")
@@ -32,31 +34,30 @@ def main() -> None:
     parser.add_argument("--sets", type=Path, default=Path("results/sets"))
     parser.add_argument("--limit-seconds", type=float, default=float("inf"))
     parser.add_argument("--commit", help="of the source, where git cannot say")
-    given = parser.parse_args()
+    options = parser.parse_args()
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    table = TABLES[given.table]
-    first, last = map(int, given.seeds.split("-"))
+    table = TABLES[options.table]
+    first, last = map(int, options.seeds.split("-"))
     seeds = tuple(range(first, last + 1))
-    cells = [
-        Cell(name, table.system(system, name), table.protocol(name), seeds)
-        for system in table.systems
-        for name in given.datasets.split(",")
-    ]
-    started, slowest = time.perf_counter(), 0.0
-    for cell in missing_cells(cells, read(given.rows) if given.rows.exists() else []):
-        begun = time.perf_counter()
-        if begun - started + slowest > given.limit_seconds:
-            print(f"stopped after {begun - started:.0f} s", flush=True)
+    cells = []
+    for system, name in product(table.systems, options.datasets.split(",")):
+        cells.append(Cell(name, table.system(system, name), table.protocol(name), seeds))
+    known = read(options.rows) if options.rows.exists() else []
+    start = time.perf_counter()
+    slowest = 0.0
+    for cell in missing_cells(cells, known):
+        cell_start = time.perf_counter()
+        if cell_start - start + slowest > options.limit_seconds:
+            print(f"stopped after {cell_start - start:.0f} s", flush=True)
             return
-        rows = stack_rows(cell, load(cell.dataset), given.sets, device)
-        append(
-            given.rows, [row | ({"commit": given.commit} if given.commit and "commit" in row else {}) for row in rows]
-        )
-        slowest = max(slowest, time.perf_counter() - begun)
+        rows = stack_rows(cell, load(cell.dataset), options.sets, device)
+        if options.commit:
+            rows = [{**row, "commit": options.commit} if "commit" in row else row for row in rows]
+        append(options.rows, rows)
+        seconds = time.perf_counter() - cell_start
+        slowest = max(slowest, seconds)
         mean = np.mean([row["accuracy"] for row in rows if row.get("rule") == "covering"])
-        print(
-            f"{cell.dataset} {cell.system.title}: {100 * mean:.2f} %, {time.perf_counter() - begun:.1f} s", flush=True
-        )
+        print(f"{cell.dataset} {cell.system.title}: {100 * mean:.2f} %, {seconds:.1f} s", flush=True)
 
 
 if __name__ == "__main__":

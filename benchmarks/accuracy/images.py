@@ -1,4 +1,4 @@
-"""Rows on images: PRODEN, POP and the supervised ceiling on the same sets, views and seeds; meant for a GPU, resumable.
+"""Compute rows on images: PRODEN, POP and the supervised ceiling on the same sets, views and seeds; meant for a GPU, resumable.
 
     python benchmarks/accuracy/images.py --plan fair --rows results/images.jsonl --limit-seconds 300
     python benchmarks/accuracy/images.py --plan mnist-like --limit-seconds 500
@@ -59,35 +59,45 @@ SLOWER = {"RCR": 1.5, "PiCO": 2.5, "VALEN": 3.0, "RC": 1.3, "LWS": 1.3, "CAVL": 
 
 @cache
 def images(name: str, count: int | None) -> Dataset:
+    """Load a data set, with the first `count` of its training images alone (None: all)."""
     return first_images(load(name), count)
 
 
 @cache
 def pixels(name: str, count: int | None, device: str) -> torch.Tensor:
-    """The images [n, ch, h, w], on the device once for all runs."""
+    """Return the images [n, ch, h, w], copied to the device once for all runs."""
     return torch.as_tensor(channels_first(images(name, count).x).copy(), device=device)
 
 
 def candidates(run: Run, data: Dataset, folder: Path, device: str) -> np.ndarray:
-    """A mask [n, c]."""
+    """Return the candidate sets of a run as a mask [n, c]."""
     if run.difficulty == "clean":
         return np.eye(len(data.classes), dtype=bool)[data.labels]
     return with_test_rows(sets_of(folder, data, run.difficulty, device).masks[run.seed], data)
 
 
 def perform(runs: Sequence[Run], plan: str, folder: Path, device: str) -> Iterator[tuple[Run, Row]]:
-    """The rows of runs that begin as one, each as soon as it is there."""
-    run = runs[0]
-    data = images(run.dataset, run.images)
-    mask, x = candidates(run, data, folder, device), pixels(run.dataset, run.images, device)
-    views, trials, on = views_of(run, device), [trial_of(run, data)], torch.device(device)
-    problem = make_training_data(x, mask, trials, run.method, None, run.training, views, data.labels, on)
-    for one, fitted, seconds, shared in fits_of(runs, run.network, problem):
-        yield one, row_of(one, plan, fitted, x, data.labels, seconds, shared)
+    """Train runs that begin as one, and yield the row of each as soon as it ends."""
+    first_run = runs[0]
+    data = images(first_run.dataset, first_run.images)
+    x = pixels(first_run.dataset, first_run.images, device)
+    problem = make_training_data(
+        x,
+        candidates(first_run, data, folder, device),
+        [trial_of(first_run, data)],
+        first_run.method,
+        None,
+        first_run.training,
+        views_of(first_run, device),
+        data.labels,
+        torch.device(device),
+    )
+    for run, fitted, seconds, shared in fits_of(runs, first_run.network, problem):
+        yield run, row_of(run, plan, fitted, x, data.labels, seconds, shared)
 
 
 def fits_of(runs: Sequence[Run], network: Network, problem: TrainingData) -> Iterator[tuple[Run, Fit, float, int]]:
-    """Each run's fit, its seconds, and how many epochs of it were others' too; a fit holds only until the next is asked for."""
+    """Yield each run with its fit, its seconds, and how many epochs it shared with others; a fit is valid until the next is computed."""
     if any(run.purify for run in runs):
         by_name = {run.variant: run for run in runs}
         parts = {name: Branch(run.method, run.purify) for name, run in by_name.items()}
@@ -104,16 +114,23 @@ def fits_of(runs: Sequence[Run], network: Network, problem: TrainingData) -> Ite
 
 
 def estimate(runs: Sequence[Run], pace: dict[str, float], folder: Path) -> float:
-    """Seconds that runs will take together: as the last ones of their data set, or a guess; a classifier for their sets comes on top."""
-    run = runs[0]
-    compiling, epoch = GUESS.get(run.dataset, (20.0, 0.3))
-    forks = [branches.fork(Branch(one.method, one.purify), one.epochs) for one in runs]
-    length = max(forks) + sum(one.epochs - fork for one, fork in zip(runs, forks, strict=True))
-    known = pace.get(run.dataset)
-    slower = SLOWER.get(run.loss, 1.0)
-    seconds = slower * (known * length if known else compiling + epoch * length)
-    if run.difficulty != "clean" and not path_of(folder, run.dataset, run.difficulty).exists():
-        seconds += compiling + 0.5 * epoch * DIFFICULTIES[run.difficulty]
+    """Estimate the seconds of runs that begin as one: by the pace of the last runs on their data set, or by a guess.
+
+    A classifier that must be trained to draw their sets comes on top.
+    """
+    first_run = runs[0]
+    compile_seconds, epoch_seconds = GUESS.get(first_run.dataset, (20.0, 0.3))
+    forks = [branches.fork(Branch(run.method, run.purify), run.epochs) for run in runs]
+    n_epochs = max(forks)
+    for run, fork in zip(runs, forks, strict=True):
+        n_epochs += run.epochs - fork
+    seconds = compile_seconds + epoch_seconds * n_epochs
+    if first_run.dataset in pace:
+        seconds = pace[first_run.dataset] * n_epochs
+    seconds *= SLOWER.get(first_run.loss, 1.0)
+    has_sets = first_run.difficulty == "clean" or path_of(folder, first_run.dataset, first_run.difficulty).exists()
+    if not has_sets:
+        seconds += compile_seconds + 0.5 * epoch_seconds * DIFFICULTIES[first_run.difficulty]
     return seconds
 
 
@@ -137,7 +154,7 @@ def finished(paths: Sequence[Path]) -> set[tuple[Any, ...]]:
     return keys
 
 
-def do(
+def compute(
     runs: Sequence[Run],
     plan: str,
     path: Path,
@@ -180,13 +197,40 @@ def do(
 
 
 def part_of(runs: Sequence[Run], part: str) -> list[Run]:
-    """Of the runs, those of process i of k ("i/k", from 1): runs that begin as one stay together."""
-    number, of = map(int, part.split("/"))
+    """Return the runs of process i of k ("i/k", from 1); runs that begin as one stay together."""
+    number, n_parts = map(int, part.split("/"))
     groups = [list(group) for _, group in groupby(runs, key=lambda run: run.trunk)]
-    return [run for group in groups[number - 1 :: of] for run in group]
+    result = []
+    for group in groups[number - 1 :: n_parts]:
+        result += group
+    return result
+
+
+def runs_of(options: argparse.Namespace) -> list[Run]:
+    """Return the runs of the plan that the options select."""
+    runs = PLANS[options.plan]()
+    if options.datasets:
+        runs = [run for run in runs if run.dataset in options.datasets.split(",")]
+    if options.variants is not None:
+        runs = [run for run in runs if run.variant in options.variants.split(",")]
+    runs = part_of(runs, options.part)
+    if options.tiny:  # runs that differ by what is small here are then one
+        runs = list(dict.fromkeys(replace(run, **SMALL) for run in runs))
+    return runs
+
+
+def merge(rows_path: Path, new_path: Path) -> None:
+    """Put rows of another file that `rows_path` lacks into it."""
+    old = read(rows_path)
+    rows = merged(old, read(new_path))
+    with atomic_write(rows_path) as file:
+        for row in rows:
+            file.write((json.dumps(row) + "\n").encode())
+    print(f"{rows_path} had {len(old)} rows and has {len(rows)}")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
+    """Run a plan, merge rows of another machine, or print the table of all rows."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--plan", choices=PLANS)
     parser.add_argument("--datasets", help="of the plan these alone, separated by commas")
@@ -207,32 +251,30 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--merge", type=Path, help="rows of another machine, to put those that --rows lacks into it")
     parser.add_argument("--report", action="store_true", help="print the table of all rows")
-    given = parser.parse_args(arguments)
-    if given.data_dir:
-        os.environ["ONEOF_DATA"] = given.data_dir
-    if given.plan:
-        runs = PLANS[given.plan]()
-        if given.datasets:
-            runs = [run for run in runs if run.dataset in given.datasets.split(",")]
-        if given.variants is not None:
-            runs = [run for run in runs if run.variant in given.variants.split(",")]
-        runs = part_of(runs, given.part)
-        if given.tiny:  # runs that differ by what is small here are then one
-            runs = list(dict.fromkeys(replace(run, **SMALL) for run in runs))
-        facts = {"commit": given.commit} if given.commit else {}
-        programs = max(given.programs, int(given.part.split("/")[1]))
+    options = parser.parse_args(arguments)
+    if options.data_dir:
+        os.environ["ONEOF_DATA"] = options.data_dir
+    if options.plan:
+        facts: Row = {}
+        if options.commit:
+            facts["commit"] = options.commit
+        programs = max(options.programs, int(options.part.split("/")[1]))
         if programs > 1:
             facts["programs"] = programs
-        do(runs, given.plan, given.rows, given.sets, given.limit_seconds, facts, given.known, given.claims)
-    if given.merge:
-        old = read(given.rows)
-        rows = merged(old, read(given.merge))
-        lines = [json.dumps(row) + "\n" for row in rows]
-        with atomic_write(given.rows) as file:
-            file.write("".join(lines).encode())
-        print(f"{given.rows} had {len(old)} rows and has {len(rows)}")
-    if given.report:
-        rows = read(given.rows)
+        compute(
+            runs_of(options),
+            options.plan,
+            options.rows,
+            options.sets,
+            options.limit_seconds,
+            facts,
+            options.known,
+            options.claims,
+        )
+    if options.merge:
+        merge(options.rows, options.merge)
+    if options.report:
+        rows = read(options.rows)
         print(table(rows, rows))
 
 

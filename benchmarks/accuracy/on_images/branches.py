@@ -1,4 +1,4 @@
-"""Runs that differ only in how they purify are one run until the first window opens: train that part once.
+"""Train the part that runs share once: those that differ only in how they purify are one run until the first window opens.
 
 So PRODEN and POP are compared on the very same beginning, and it is paid for once.
 """
@@ -34,7 +34,7 @@ class Branch:
 
 
 def never(rule: Purify, epochs: int) -> Purify:
-    """The rule, with its first event after the end."""
+    """Return the rule with its first event after the end."""
     return replace(rule, warm_up=epochs + rule.window)
 
 
@@ -84,28 +84,33 @@ def run(
 
 
 def alone(problem: TrainingData, network: Network, seed: int) -> Fit:
-    """A run that shares nothing with others, without purification."""
+    """Train a run that shares nothing with others, without purification."""
     state = _begun(problem, network, seed)
-    fitted = BestEpoch(state, "last").fit(problem, state, train(problem, state, [], until=problem.training.epochs))
+    best = BestEpoch(state, "last")
+    history = train(problem, state, [], until=problem.training.epochs)
+    fitted = best.fit(problem, state, history)
     fitted.history["loss"].tolist()  # waits for the device
     return fitted
 
 
 def _begun(problem: TrainingData, network: Network, seed: int) -> State:
-    shape, classes, method = tuple(problem.x.shape[1:]), problem.n_classes, problem.method
+    """Return the state before the first step, with a new network."""
+    shape = tuple(problem.x.shape[1:])
 
-    def one() -> nn.Module:
-        return method.network(network(shape, classes), classes, shape)
+    def make_network() -> nn.Module:
+        return problem.method.network(network(shape, problem.n_classes), problem.n_classes, shape)
 
-    return begin(problem, build(one, [seed], problem.lr.device, problem.compile_batch), [seed])
+    stack = build(make_network, [seed], problem.lr.device, problem.compile_batch)
+    return begin(problem, stack, [seed])
 
 
 def with_rule(problem: TrainingData, rule: Purify) -> TrainingData:
+    """Return the problem with this rule of purification."""
     return problem._replace(purify=stacked([rule], problem.lr.device))
 
 
 def train(problem: TrainingData, state: State, history: list[Record], until: int) -> list[Record]:
-    """The history, with what the epochs up to that one showed."""
+    """Train up to an epoch, and return the history with the records of the epochs that were added."""
     if state.epoch < until:
         for record in epochs(problem, state):
             history.append(record)

@@ -1,4 +1,4 @@
-"""What `images.py` does: which trials, and by which schedules POP purifies in them."""
+"""List the runs of `images.py` as plans, and the schedules by which POP purifies in them."""
 
 from __future__ import annotations
 
@@ -70,15 +70,22 @@ class Schedule:
     printed: bool = False  # Algorithm 1 as printed, a round every epoch
 
     def rule(self, epochs: int) -> Purify:
-        """POP's numbers for a length of training."""
-        first, last = self.first, self.last
+        """Return POP's numbers for a length of training."""
         if not self.ratio:
-            return images.pop(epochs, start=self.start, first=first, last=last, every=self.every, printed=self.printed)
+            return images.pop(
+                epochs, start=self.start, first=self.first, last=self.last, every=self.every, printed=self.printed
+            )
         warm_up, interval, steps = images.timing(epochs, self.start, self.every)
-        inc = (last / first) ** (1 / steps) - 1
-        quiet = 1e-4 if self.every_round else 1e-3
-        # the end is just below `last`, so that rounding cannot add a step
-        return PopRatio(warm_up, interval, interval, self.every_round, first, 0.97 * last, inc, quiet=quiet)
+        return PopRatio(
+            warm_up=warm_up,
+            interval=interval,
+            window=interval,
+            every_round=self.every_round,
+            theta=self.first,
+            theta_end=0.97 * self.last,  # just below `last`, so that rounding cannot add a step
+            inc=(self.last / self.first) ** (1 / steps) - 1,
+            quiet=1e-4 if self.every_round else 1e-3,
+        )
 
 
 @dataclass(frozen=True)
@@ -89,7 +96,7 @@ class Fixed:
     all_views: bool = False
 
     def rule(self, epochs: int) -> Purify:
-        """POP's numbers for a length of training."""
+        """Return POP's numbers for a length of training."""
         return replace(self.numbers, warm_up=min(20, epochs // 5))
 
 
@@ -109,8 +116,10 @@ AUTHORS = {
     "released": Fixed(PopReleased()),
     "printed-20": Fixed(PopPrinted(e0=0.95, e_end=0.1, e_s=0.05)),
 }
-SENSITIVE = {f"first-{value}": Schedule(0.8, first=value) for value in (0.5, 0.7, 0.9, 0.99)}
-SENSITIVE |= {f"end-{value}": Schedule(0.8, last=value) for value in (0.3, 0.5, 0.7, 0.9)}
+SENSITIVE = {
+    **{f"first-{value}": Schedule(0.8, first=value) for value in (0.5, 0.7, 0.9, 0.99)},
+    **{f"end-{value}": Schedule(0.8, last=value) for value in (0.3, 0.5, 0.7, 0.9)},
+}
 FAIR = ("fair-last", "fair-late-strict", "fair-sure", "fair-quiet")
 CHOSEN = "fair-quiet"  # of these, by covering rate; a test holds that
 SEARCHED = [*(name for name in SCHEDULES if name != "early"), "balanced-late", "balanced-last"]
@@ -121,27 +130,36 @@ class Run(images.Run):
 
     @property
     def bases(self) -> list[str]:
+        """Return what the run is before any purification."""
         return bases_of(self.variant)
 
     @property
     def schedule(self) -> Schedule | Fixed:
-        after = "-".join(self.variant.split("-")[len(self.bases) :])
+        """Return the schedule that the variant names after the bases."""
+        words = self.variant.split("-")
+        name = "-".join(words[len(self.bases) :])
         schedules: dict[str, Schedule | Fixed] = {**SCHEDULES, **PRINTED, **AUTHORS, **SENSITIVE}
-        return schedules[after]
+        return schedules[name]
 
     @property
     def trunk(self) -> tuple[Any, ...]:
-        """Equal for runs that are one until the first of them purifies."""
-        own = (self.loss, *self.bases, self.system == "supervised")
-        return self.dataset, self.difficulty, own, self.seed, self.epochs, self.images, self.batch
+        """Return a key that is equal for runs that are one until the first of them purifies."""
+        beginning = (self.loss, *self.bases, self.system == "supervised")
+        return self.dataset, self.difficulty, beginning, self.seed, self.epochs, self.images, self.batch
 
     @property
     def lr(self) -> float:
-        return next((LEARNING_RATES[base] for base in self.bases if base in LEARNING_RATES), super().lr)
+        for base in self.bases:
+            if base in LEARNING_RATES:
+                return LEARNING_RATES[base]
+        return super().lr
 
     @property
     def weight_decay(self) -> float:
-        return next((WEIGHT_DECAYS[base] for base in self.bases if base in WEIGHT_DECAYS), super().weight_decay)
+        for base in self.bases:
+            if base in WEIGHT_DECAYS:
+                return WEIGHT_DECAYS[base]
+        return super().weight_decay
 
     @property
     def training(self) -> Training:
@@ -162,85 +180,94 @@ class Run(images.Run):
             return FairProden()
         if "balanced" in self.bases:
             return BalancedProden(balance=1.0)
-        return ProdenSeenByAll() if self.purify and self.schedule.all_views else super().method
+        if self.purify and self.schedule.all_views:
+            return ProdenSeenByAll()
+        return super().method
 
     @property
     def purify(self) -> Purify | None:
-        return self.schedule.rule(self.epochs) if self.system.endswith("POP") else None
+        if not self.system.endswith("POP"):
+            return None
+        return self.schedule.rule(self.epochs)
 
 
 def bases_of(variant: str) -> list[str]:
+    """Return the words of a variant that say what a run is before any purification."""
     return list(takewhile(BASES.__contains__, variant.split("-")))
 
 
 def of_table(number: int, dataset: str, order: tuple[str, ...], seed: int = 100) -> list[Run]:
-    """The runs that fill a table's cells on a data set, of these systems in this order."""
-    runs = [Run(*astuple(run_of(number, name, dataset, seed))) for name in TABLES[number].systems]
-    return sorted((run for run in runs if run.system in order), key=lambda run: order.index(run.system))
+    """Return the runs that fill a table's cells on a data set, of these systems in this order."""
+    runs = []
+    for name in TABLES[number].systems:
+        run = Run(*astuple(run_of(number, name, dataset, seed)))
+        if run.system in order:
+            runs.append(run)
+    return sorted(runs, key=lambda run: order.index(run.system))
 
 
 # ------------------------------------------------------------------------------------------------------------- the plans
 
 
 def together(name: str, difficulty: str, seed: int, epochs: int, variants: list[str]) -> list[Run]:
-    """POP by these variants, each after PRODEN that begins as it does, in an order in which they share beginnings."""
+    """Return POP by these variants, each after PRODEN that begins as it does, in an order in which they share beginnings."""
     runs = []
-    for bases, same in groupby(sorted(variants, key=bases_of), key=bases_of):
+    for bases, variants_of_bases in groupby(sorted(variants, key=bases_of), key=bases_of):
         runs.append(Run(name, difficulty, "PRODEN", seed, epochs, "-".join(bases)))
-        runs += [Run(name, difficulty, "POP", seed, epochs, one) for one in same]
+        runs += [Run(name, difficulty, "POP", seed, epochs, variant) for variant in variants_of_bases]
     return runs
 
 
 def schedules() -> list[Run]:
-    """Which schedule of POP, judged by held-out sets alone; seed 0."""
-    return [
-        run
-        for difficulty in ("20", "saturated")
-        for name in LIKES[:2]
-        for run in together(name, difficulty, 0, 50, SEARCHED)
-    ]
+    """Compare schedules of POP by held-out sets alone; seed 0."""
+    runs = []
+    for difficulty, name in product(("20", "saturated"), LIKES[:2]):
+        runs += together(name, difficulty, 0, 50, SEARCHED)
+    return runs
 
 
 def suited(variant: str, dataset: str) -> str:
-    """A variant as it is for a data set: characters are not flipped."""
-    return f"upright-{variant}".strip("-") if dataset in CHARACTERS else variant
+    """Return a variant as it is for a data set: characters are not flipped."""
+    if dataset not in CHARACTERS:
+        return variant
+    return f"upright-{variant}".strip("-")
 
 
 def bases() -> list[Run]:
-    """What PRODEN should be before POP purifies; seed 0. On Fashion's hard sets all, elsewhere those that were kept after them."""
+    """Compare what PRODEN may be before POP purifies; seed 0. On Fashion's hard sets all, elsewhere those that were kept after them."""
     tried = {
         ("fashion-mnist", "20"): [f"{base}-last" for base in ("balanced-mixup", "fair", "fair-trailing", "mixup", "swift", "trailing")],
         ("fashion-mnist", "saturated"): ["fair-last", "swift-last"],
         ("kmnist", "20"): ["upright-last", "upright-fair-last", "upright-swift-last"],
         ("kmnist", "saturated"): ["upright-last", "upright-fair-last"],
     }  # fmt: skip
-    return [run for cell, variants in tried.items() for run in together(*cell, 0, 50, variants)]
+    runs = []
+    for (name, difficulty), variants in tried.items():
+        runs += together(name, difficulty, 0, 50, variants)
+    return runs
 
 
 def fair() -> list[Run]:
-    """Which schedule on balanced PRODEN, judged by held-out sets alone; seed 0."""
-    return [
-        run
-        for difficulty in ("20", "saturated")
-        for name in LIKES
-        for run in together(name, difficulty, 0, 50, [suited(one, name) for one in FAIR])
-    ]
+    """Compare schedules on balanced PRODEN by held-out sets alone; seed 0."""
+    runs = []
+    for difficulty, name in product(("20", "saturated"), LIKES):
+        runs += together(name, difficulty, 0, 50, [suited(variant, name) for variant in FAIR])
+    return runs
 
 
 def mnist_like() -> list[Run]:
-    """Seed by seed, so that what is there when time ends is balanced."""
+    """Run what is reported on MNIST-like images, seed by seed, so that what is there when time ends is balanced."""
     runs = []
     for seed in range(100, 105):
-        for difficulty in ("20", "saturated"):
-            for name in LIKES:
-                runs += together(name, difficulty, seed, 50, [suited("last", name), suited(CHOSEN, name)])
+        for difficulty, name in product(("20", "saturated"), LIKES):
+            runs += together(name, difficulty, seed, 50, [suited("last", name), suited(CHOSEN, name)])
         for name in LIKES:
             runs.append(Run(name, "clean", "supervised", seed, 50, suited("", name)))
     return runs
 
 
 def methods() -> list[Run]:
-    """RCR, PiCO and VALEN with the settings of all others."""
+    """Run RCR, PiCO and VALEN with the settings of all others."""
     runs = [Run("fashion-mnist", "20", system, 100, 50) for system in ON_VIEWS]
     return runs + [Run("cifar10", "saturated", system, 100, 150) for system in ON_VIEWS]
 
@@ -249,67 +276,73 @@ def methods() -> list[Run]:
 
 
 def saturated() -> list[Run]:
-    """Every system on CIFAR-10 with the paper's kind of sets, 100 epochs; the costly ones last."""
+    """Run every system on CIFAR-10 with the paper's kind of sets, 100 epochs; the costly ones last."""
     runs = of_table(1, "cifar10", ("PRODEN", "POP", *PLAIN_LOSSES, "RCR"))
     runs += [Run("cifar10", "saturated", system, 100, 100) for system in ("RCR", "CLPL (softmax)")]
     return runs + of_table(1, "cifar10", ("VALEN", "PiCO"))
 
 
 def hard() -> list[Run]:
-    """RCR and PiCO where most top wrong labels stand in the sets; POP and PRODEN of that length beside them."""
-    runs = [Run("cifar10", "20", "RCR", 100, 100), Run("cifar10", "20", "PiCO", 100, 100, "authors")]
-    return [
-        *runs,
-        Run("cifar10", "20", "RCR", 100, 100, "authors"),
-        *together("cifar10", "20", 100, 100, ["last", "printed-last"]),
-    ]
+    """Run RCR and PiCO where most top wrong labels stand in the sets; POP and PRODEN of that length beside them."""
+    runs = [Run("cifar10", "20", "RCR", 100, 100)]
+    runs.append(Run("cifar10", "20", "PiCO", 100, 100, "authors"))
+    runs.append(Run("cifar10", "20", "RCR", 100, 100, "authors"))
+    return runs + together("cifar10", "20", 100, 100, ["last", "printed-last"])
 
 
 def lenet() -> list[Run]:
-    """MNIST-like images: both difficulties; the released recipe's flips, and upright views for characters."""
+    """Run MNIST-like images of both difficulties, with the released recipe's flips, and with upright views for characters."""
     runs = []
-    for difficulty in ("saturated", "20"):
-        for name in LIKES:
-            losses = of_table(1, name, ("PRODEN", "POP", *PLAIN_LOSSES))
-            for base in ("", "upright") if name in CHARACTERS else ("",):
-                runs += [
-                    replace(run, difficulty=difficulty, variant=f"{base}-{run.variant}".strip("-")) for run in losses
-                ]
-            runs += [replace(run, difficulty=difficulty) for run in of_table(1, name, ON_VIEWS)]
+    for difficulty, name in product(("saturated", "20"), LIKES):
+        losses = of_table(1, name, ("PRODEN", "POP", *PLAIN_LOSSES))
+        bases = ("", "upright") if name in CHARACTERS else ("",)
+        for base, run in product(bases, losses):
+            runs.append(replace(run, difficulty=difficulty, variant=f"{base}-{run.variant}".strip("-")))
+        runs += [replace(run, difficulty=difficulty) for run in of_table(1, name, ON_VIEWS)]
     return runs
 
 
 def cifar100() -> list[Run]:
-    """Sets of rate 0.04, drawn by a classifier of their own, which is trained first."""
+    """Run CIFAR-100 with sets of rate 0.04, drawn by a classifier of their own, which is trained first."""
     return [*of_table(1, "cifar100", ("PRODEN", "POP", "CC", "RCR")), Run("cifar100", "saturated", "RCR", 100, 100)]
 
 
 def printed() -> list[Run]:
-    """Algorithm 1 as printed with its early warm-up, a fifth of the training, beside PRODEN."""
-    runs = [run for name in LIKES for run in together(name, "saturated", 100, 50, [suited("printed", name)])]
+    """Run Algorithm 1 as printed with its early warm-up, a fifth of the training, beside PRODEN."""
+    runs = []
+    for name in LIKES:
+        runs += together(name, "saturated", 100, 50, [suited("printed", name)])
     return runs + together("cifar10", "saturated", 100, 100, ["printed"])
 
 
 def generator() -> list[Run]:
-    """PRODEN and POP on sets by the printed generator, tuned to the printed averages: MNIST's 8.71 too."""
-    return [run for name in LIKES for run in together(name, "printed", 100, 50, [suited("last", name)])]
+    """Run PRODEN and POP on sets by the printed generator, tuned to the printed averages: MNIST's 8.71 too."""
+    runs = []
+    for name in LIKES:
+        runs += together(name, "printed", 100, 50, [suited("last", name)])
+    return runs
 
 
 def sensitivity() -> list[Run]:
-    """The paper's figure on CIFAR-10: five points for the first threshold and five for the last; 60 epochs, one beginning."""
+    """Run the paper's figure on CIFAR-10: five points for the first threshold and five for the last; 60 epochs, one beginning."""
     return together("cifar10", "saturated", 100, 60, ["last", *SENSITIVE])
 
 
+def with_and_without_pop() -> tuple[str, ...]:
+    """Return the systems of Table 3 in their order; PRODEN with POP is called POP in rows."""
+    systems = ["PRODEN", "POP"]
+    for loss in PLAIN_LOSSES:
+        systems += [loss, f"{loss}+POP"]
+    return tuple(systems)
+
+
 def bare() -> list[Run]:
-    """Table 3 on CIFAR-10: one plain view, each loss alone and with POP."""
-    losses = ("PRODEN", *PLAIN_LOSSES)
-    return of_table(
-        3, "cifar10", tuple(one for loss in losses for one in (loss, "POP" if loss == "PRODEN" else f"{loss}+POP"))
-    )
+    """Run Table 3 on CIFAR-10: one plain view, each loss alone and with POP."""
+    return of_table(3, "cifar10", with_and_without_pop())
 
 
 def cifar() -> list[Run]:
-    """Difficulties in turn, so that two processes (`--part`) make the sets of one each."""
+    """Run PRODEN and POP on CIFAR-10, difficulties in turn, so that two processes (`--part`) make the sets of one each."""
     runs = []
     for seed in (100, 101):
         for difficulty in ("saturated", "20"):
@@ -330,7 +363,7 @@ def of_losses(name: str, difficulty: str, seed: int, losses: tuple[str, ...]) ->
 
 
 def second_forward() -> list[Run]:
-    """RC, LWS, CAVL and mixup, whose weights come from a second forward, beside PRODEN; the most telling first."""
+    """Run RC, LWS, CAVL and mixup, whose weights come from a second forward, beside PRODEN; the most telling first."""
     runs = []
     for difficulty in ("saturated", "20"):
         for name in LIKES:
@@ -345,7 +378,7 @@ def second_forward() -> list[Run]:
 
 
 def cavl() -> list[Run]:
-    """CAVL with lower learning rates of SGD and by its authors' Adam, on hard sets, where weights chosen early lock in."""
+    """Run CAVL with lower learning rates of SGD and by its authors' Adam, on hard sets, where weights chosen early lock in."""
     runs = []
     for difficulty in ("20", "saturated"):
         for name in ("mnist", "fashion-mnist"):
@@ -354,7 +387,7 @@ def cavl() -> list[Run]:
 
 
 def valen() -> list[Run]:
-    """VALEN on the views of all others."""
+    """Run VALEN on the views of all others."""
     runs = of_table(1, "cifar10", ("VALEN",))
     for name in LIKES:
         runs += of_table(1, name, ("VALEN",))
@@ -367,7 +400,7 @@ def valen() -> list[Run]:
 
 
 def released() -> list[Run]:
-    """POP as released, Algorithm 1 from epoch 20 on and ours, beside PRODEN, all by the released schedule of 200 epochs."""
+    """Run POP as released, Algorithm 1 from epoch 20 on and ours, beside PRODEN, all by the released schedule of 200 epochs."""
     variants = [f"stepped-{schedule}" for schedule in ("released", "printed-20", "last")]
     runs = []
     for name in ("cifar10", *LIKES, "cifar100"):
@@ -376,7 +409,7 @@ def released() -> list[Run]:
 
 
 def cifar10_rest() -> list[Run]:
-    """CIFAR-10: CLPL as the paper's code has it, PiCO with the rate of the others, then PRODEN and POP on more seeds."""
+    """Run CIFAR-10: CLPL as the paper's code has it, PiCO with the rate of the others, then PRODEN and POP on more seeds."""
     runs = [Run("cifar10", "saturated", system, 100, 100) for system in ("CLPL (softmax)", "PiCO")]
     for seed in (101, 102):
         runs += of_table(1, "cifar10", ("PRODEN", "POP"), seed)
@@ -387,7 +420,7 @@ def cifar10_rest() -> list[Run]:
 
 
 def cifar100_rest() -> list[Run]:
-    """CIFAR-100: what may explain how far cells are below print: less weight decay, other rates of PiCO and CAVL."""
+    """Run CIFAR-100: what may explain how far cells are below print: less weight decay, other rates of PiCO and CAVL."""
     runs = together("cifar100", "saturated", 100, 100, ["decay.0005-last"])
     runs.append(Run("cifar100", "saturated", "VALEN", 100, 100, "authors-augmented-decay.0005"))
     runs.append(Run("cifar100", "saturated", "PiCO", 100, 100))
@@ -397,7 +430,7 @@ def cifar100_rest() -> list[Run]:
 
 
 def likes_rest() -> list[Run]:
-    """MNIST-like images: POP in its forms with 200 epochs, three seeds of Table 1, cheap systems first, CAVL on hard MNIST, five seeds."""
+    """Run MNIST-like images: POP in its forms with 200 epochs, three seeds of Table 1, cheap systems first, CAVL on hard MNIST, five seeds."""
     forms = [f"stepped-{schedule}" for schedule in ("released", "printed-20", "last")]
     runs = []
     for name in LIKES:
@@ -413,7 +446,7 @@ def likes_rest() -> list[Run]:
 
 
 def seeds() -> list[Run]:
-    """Table 1 on MNIST-like images, five seeds of every system; seed by seed."""
+    """Run Table 1 on MNIST-like images, five seeds of every system; seed by seed."""
     order = ("PRODEN", "POP", *PLAIN_LOSSES, "VALEN", "RCR", "PiCO")
     runs = []
     for seed in range(100, 105):
@@ -423,7 +456,7 @@ def seeds() -> list[Run]:
 
 
 def colour_seeds() -> list[Run]:
-    """Three seeds on CIFAR-10 and CIFAR-100 of PRODEN, POP in its forms, CC, RCR and VALEN."""
+    """Run three seeds on CIFAR-10 and CIFAR-100 of PRODEN, POP in its forms, CC, RCR and VALEN."""
     runs = []
     for seed in (101, 102):
         for name in ("cifar10", "cifar100"):
@@ -432,17 +465,15 @@ def colour_seeds() -> list[Run]:
 
 
 def bare_others() -> list[Run]:
-    """Table 3 with the printed LeNet on MNIST-like images, and on CIFAR-100."""
-    losses = ("PRODEN", *PLAIN_LOSSES)
-    order = tuple(one for loss in losses for one in (loss, "POP" if loss == "PRODEN" else f"{loss}+POP"))
+    """Run Table 3 with the printed LeNet on MNIST-like images, and on CIFAR-100."""
     runs = []
     for name in (*LIKES, "cifar100"):
-        runs += of_table(3, name, order)
+        runs += of_table(3, name, with_and_without_pop())
     return runs
 
 
 def long() -> list[Run]:
-    """500 epochs, the released code's default, on both CIFARs; one run each."""
+    """Run 500 epochs, the released code's default, on both CIFARs; one run each."""
     runs = []
     for name in ("cifar10", "cifar100"):
         runs += together(name, "saturated", 100, 500, ["stepped-released", "stepped-last"])
@@ -450,15 +481,13 @@ def long() -> list[Run]:
 
 
 def tiny() -> list[Run]:
-    """A look at every part on a CPU: 60 images, four epochs."""
-    systems = (("PRODEN", ""), ("POP", "late"), ("POP", "ratio-late"), ("POP", "views"))
-    systems += (
-        ("PRODEN", "balanced"),
-        ("POP", "balanced-late"),
-        ("POP", "upright-fair-trailing-late"),
-        ("supervised", ""),
-    )
-    return [Run("mnist", "clean" if s == "supervised" else "tiny", s, 0, 4, one, 60, batch=6) for s, one in systems]
+    """Try every part on a CPU: 60 images, four epochs."""
+    runs = [Run("mnist", "tiny", "PRODEN", 0, 4, "")]
+    runs += [Run("mnist", "tiny", "POP", 0, 4, variant) for variant in ("late", "ratio-late", "views")]
+    runs.append(Run("mnist", "tiny", "PRODEN", 0, 4, "balanced"))
+    runs += [Run("mnist", "tiny", "POP", 0, 4, variant) for variant in ("balanced-late", "upright-fair-trailing-late")]
+    runs.append(Run("mnist", "clean", "supervised", 0, 4, ""))
+    return [replace(run, images=60, batch=6) for run in runs]
 
 
 PLANS = {

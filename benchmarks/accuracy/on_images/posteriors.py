@@ -58,7 +58,7 @@ class FairProden(BalancedProden):
     def judge(
         self, net: Net, views: Tensor, logits: Tensor, shared: tuple[Tensor, ...]
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """The logits [t, b, c] that weights follow, and what is shared after the step."""
+        """Return the logits [t, b, c] that weights follow, and what is shared after the step."""
         return logits, shared
 
 
@@ -79,6 +79,8 @@ class TrailingProden(FairProden):
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         gathered, *trailing = shared
         with torch.no_grad():
-            moved = [torch.lerp(old, new, 1 - self.momentum) for old, new in zip(trailing, net.weights.values(), strict=True)]  # fmt: skip
+            moved = []
+            for old, new in zip(trailing, net.weights.values(), strict=True):
+                moved.append(torch.lerp(old, new, 1 - self.momentum))
             seen = first(net(views[0], weights=dict(zip(net.weights, moved, strict=True))))
         return seen, (gathered, *moved)

@@ -1,4 +1,4 @@
-"""How hard the sets of `oneof_paper.image_sets` are: what their cards say of it, and the table of all cards."""
+"""Measure how hard the sets of `oneof_paper.image_sets` are, and make the table of all cards."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PREDICTABLE = (
 def difficulty(
     x: NDArray[Any], labels: NDArray[np.intp], mask: NDArray[np.bool_], logits: NDArray[np.float64], kind: Instance
 ) -> dict[str, Any]:
-    """What the card says of one draw beyond its size."""
+    """Return what the card says of one draw beyond its size."""
     m = np.arange(len(labels))
     wrong = logits.copy()
     wrong[m, labels] = -np.inf
@@ -43,23 +43,26 @@ sets_of = partial(image_sets.sets_of, describe=difficulty)
 
 
 def spread(values: NDArray[Any], labels: NDArray[np.intp]) -> float:
-    """Summed squares of values [m, c] about their means within each true class."""
-    parts = [values[labels == y].astype(float) for y in np.unique(labels)]
-    return float(sum(((part - part.mean(0)) ** 2).sum() for part in parts))
+    """Return the summed squares of values [m, c] about their means within each true class."""
+    total = 0.0
+    for y in np.unique(labels):
+        of_class = values[labels == y].astype(float)
+        total += float(((of_class - of_class.mean(0)) ** 2).sum())
+    return total
 
 
 def predictable(x: NDArray[Any], labels: NDArray[np.intp], mask: NDArray[np.bool_], rows: int = 5000) -> float:
-    """See PREDICTABLE. Near 0: sets are noise given the class; the larger, the more systematic the confusion."""
-    some = np.random.default_rng(0).permutation(len(labels))[:rows]
-    pixels = x[some].reshape(len(some), -1).astype(np.float32)
+    """Compute what PREDICTABLE says. Near 0: sets are noise given the class; the larger, the more systematic the confusion."""
+    sample = np.random.default_rng(0).permutation(len(labels))[:rows]
+    pixels = x[sample].reshape(len(sample), -1).astype(np.float32)
     features = PCA(32, whiten=True, svd_solver="randomized", random_state=0).fit_transform(pixels)
     folds = KFold(5, shuffle=True, random_state=0)
     unexplained = total = 0.0
-    for y in np.unique(labels[some]):
-        of_class = labels[some] == y
+    for y in np.unique(labels[sample]):
+        of_class = labels[sample] == y
         if of_class.sum() < 10:
             continue
-        truth = mask[some][of_class].astype(float)
+        truth = mask[sample][of_class].astype(float)
         guess = cross_val_predict(RidgeCV(np.logspace(0, 4, 5)), features[of_class], truth, cv=folds)
         unexplained += ((truth - guess) ** 2).sum()
         total += ((truth - truth.mean(0)) ** 2).sum()
@@ -67,12 +70,12 @@ def predictable(x: NDArray[Any], labels: NDArray[np.intp], mask: NDArray[np.bool
 
 
 def table(folder: Path) -> str:
-    """The cards of all saved sets as a Markdown table; the average set is the mean over the draws."""
+    """Return the cards of all saved sets as a Markdown table; the average set is the mean over the draws."""
     head = ["data set", "generator's epochs", "its test / train accuracy %", "temperature", "average set (paper's)", "top wrong label in the set %"]  # fmt: skip
     head += ["variance of membership that its probabilities explain", "... that pixels explain"]
     lines = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
     cards = [read(path).card for path in folder.glob("*.npz")]
-    for card in sorted(cards, key=lambda one: (one["dataset"], one["epochs"])):
+    for card in sorted(cards, key=lambda card: (card["dataset"], card["epochs"])):
         form = " (as printed)" if card["kind"]["kind"] == "InstancePaper" else ""
         cells = [NAMED[card["dataset"]].title, f"{card['epochs']}{form}"]
         cells.append(f"{100 * card['test_accuracy']:.1f} / {100 * card['train_accuracy']:.1f}")
