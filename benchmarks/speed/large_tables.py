@@ -2,12 +2,15 @@
 
     python benchmarks/speed/large_tables.py --rows 1000 3000 10000 30000 100000 300000 1000000 --threads 1
     python benchmarks/speed/large_tables.py --rows 1000 3000 10000 30000 100000 --learner forest
+    python benchmarks/speed/large_tables.py --rows 1600 --columns 10000 --threads 1
+    python benchmarks/speed/large_tables.py --draw docs/figures/large-tables.png
     python benchmarks/speed/large_tables.py --rows 100000 --against 721ca07
     python benchmarks/speed/large_tables.py --rows 1000000 --device cuda --profile
 
-Ten classes of two clusters each in twenty columns; each wrong label is in a set with probability 0.3. Every fit is a process of its own, and
+Ten classes of two clusters each in twenty columns, or in --columns, of which a fiftieth (twelve at least) tells them apart; each wrong label is in a set with probability 0.3. Every fit is a process of its own, and
 --jobs of them run at a time. The forest has 100 trees, grown on a copy of each row for every candidate, with weight 1 / |S|; of more than
-100,000 rows it gets that many. The other commit is checked out in a git worktree, which is removed at the end.
+100,000 rows it gets that many. The other commit is checked out in a git worktree, which is removed at the end. --draw draws the last row of
+each size that was fitted by one thread of a CPU.
 """
 
 from __future__ import annotations
@@ -42,6 +45,7 @@ ROOT = Path(__file__).resolve().parents[2]
 COLUMNS = 20
 CLASSES = 10
 TEST_ROWS = 20_000
+TEST_CELLS = 10_000_000  # rows x columns to test on, at most
 MAX_FOREST_ROWS = 100_000
 
 
@@ -65,10 +69,11 @@ def fit_forest(x: Any, sets: Any, seed: int) -> Any:
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     """Fit one table in this process."""
     (n_rows,) = arguments.rows
+    n_test = min(TEST_ROWS, TEST_CELLS // arguments.columns)
     x, labels = make_classification(
-        n_rows + TEST_ROWS,
-        COLUMNS,
-        n_informative=12,
+        n_rows + n_test,
+        arguments.columns,
+        n_informative=max(12, arguments.columns // 50),
         n_classes=CLASSES,
         n_clusters_per_class=2,
         class_sep=1.2,
@@ -115,7 +120,7 @@ def measure_in_process(tree: Path, n_rows: int, arguments: argparse.Namespace) -
         for library in ("OMP", "OPENBLAS", "MKL"):
             environment[f"{library}_NUM_THREADS"] = str(arguments.threads)
     command = [sys.executable, __file__, "--child", "--rows", str(n_rows), "--seed", str(arguments.seed)]
-    command += ["--device", arguments.device, "--learner", arguments.learner]
+    command += ["--columns", str(arguments.columns), "--device", arguments.device, "--learner", arguments.learner]
     if arguments.profile:
         command.append("--profile")
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
@@ -148,10 +153,35 @@ def current_commit() -> str:
         return "unknown"
 
 
+def draw(results: Path, out: Path) -> None:
+    """Draw processor seconds, peak memory and accuracy over the number of rows."""
+    import matplotlib.pyplot as plt
+
+    rows: dict[str, dict[int, dict[str, Any]]] = {"oneof": {}, "forest": {}}
+    for line in results.read_text("utf-8").splitlines():
+        row = json.loads(line)
+        if row["on"] == "cpu" and row["threads"] == 1 and row["columns"] == COLUMNS:
+            rows[row.get("learner", "oneof")][row["rows"]] = row  # rows of earlier commits do not name it
+    figure, axes = plt.subplots(1, 3, figsize=(10, 3), layout="constrained")
+    for learner, title in (("oneof", "oneof, default"), ("forest", "weighted forest")):
+        sizes = sorted(rows[learner])
+        for axis, key in zip(axes, ("processor_seconds", "resident_gb", "accuracy"), strict=True):
+            axis.plot(sizes, [rows[learner][n][key] for n in sizes], marker="o", label=title)
+    axes[0].set(title="Processor seconds", yscale="log")
+    axes[1].set(title="Peak memory, GB", ylim=(0, None))
+    axes[2].set(title="Accuracy on new rows")
+    axes[2].legend()
+    for axis in axes:
+        axis.set(xscale="log", xlabel="rows")
+        axis.grid(alpha=0.3)
+    figure.savefig(out, dpi=150)
+
+
 def main() -> None:
     """Measure each number of rows in a process of its own."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, nargs="+", default=[100_000])
+    parser.add_argument("--columns", type=int, default=COLUMNS)
     parser.add_argument("--learner", choices=("oneof", "forest"), default="oneof")
     parser.add_argument("--device", default="cpu", help="auto, cpu or cuda")
     parser.add_argument("--against", help="another commit, measured beside this one")
@@ -161,8 +191,12 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1, help="fits at a time")
     parser.add_argument("--profile", action="store_true", help="print where the time went; it adds a little to it")
     parser.add_argument("--results", type=Path, default=ROOT / "results" / "large_tables.jsonl")
+    parser.add_argument("--draw", type=Path, help="draw the rows to this file, and measure nothing")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    if arguments.draw is not None:
+        draw(arguments.results, arguments.draw)
+        return
     if arguments.child:
         print(json.dumps(measure(arguments)))
         return
@@ -173,7 +207,7 @@ def main() -> None:
             for name, tree in trees.items():
                 setting = {
                     "rows": n_rows,
-                    "columns": COLUMNS,
+                    "columns": arguments.columns,
                     "classes": CLASSES,
                     "seed": arguments.seed,
                     "learner": arguments.learner,

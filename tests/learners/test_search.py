@@ -280,7 +280,7 @@ def test_tiny_tables(n):
 
 
 def test_numbers_of_a_large_table():
-    assert EnsembleConfig().for_size(1_000_000) == replace(EnsembleConfig(), batch_size=2047, epochs=5)
+    assert EnsembleConfig().for_size(1_000_000) == replace(EnsembleConfig(), batch_size=256, epochs=5)
     assert EnsembleConfig().for_size(900) == replace(EnsembleConfig(), batch_size=80, epochs=30)
     assert EnsembleConfig().for_size(5000) == replace(EnsembleConfig(), batch_size=80, epochs=30)
     assert EnsembleConfig().for_size(5000, 1000) == EnsembleConfig().for_size(5000)

@@ -31,6 +31,7 @@ from oneof.learners.config import FitConfig
 from oneof.runs.fit_table import FitSpec, RunOptions, fit_table
 from oneof.runs.folder import Run, write_json
 from oneof.runs.read_dataset import collect_warnings, dataset_from_table
+from oneof.runs.summary import summary_rows
 
 pytestmark = pytest.mark.usefixtures("small_forests")
 TASK = FitSpec(ROLES, config=FitConfig(SMALL))
@@ -51,6 +52,15 @@ def table(folder: Path) -> Path:
 @pytest.fixture(scope="module")
 def run(folder: Path, table: Path) -> Run:
     return fit_table(table, folder / "run", TASK)
+
+
+def test_the_summary_says_which_learners_saw_a_sample(run: Run, table: Path, tmp_path: Path) -> None:
+    assert run.metadata["sampled_rows"] == {}
+    assert "rows)" not in dict(summary_rows(run))["learners"]
+    config = replace(SMALL, learners=("kernel",), max_kernel_rows=60)
+    sampled = fit_table(table, tmp_path / "run", replace(TASK, config=FitConfig(config)))
+    assert sampled.metadata["sampled_rows"] == {"kernel": 60}
+    assert dict(summary_rows(sampled))["learners"] == "kernel 100% (from 60 rows)"
 
 
 def test_a_run_holds_what_was_agreed(run: Run, table: Path) -> None:

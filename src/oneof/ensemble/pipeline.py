@@ -129,7 +129,15 @@ def fit_ensemble(data: Dataset, context: Context, evaluation_gold: IntArray) -> 
         training=training_record(trained_networks(weighted_learners)),
         tried=[*kernels.tried, *_learner_rows(model)],
         accuracy=accuracy,
-        metadata=describe_fit(data, context.config.seed, networks.configs, weighted_model, rule, accuracy),
+        metadata=describe_fit(
+            data,
+            context.config.seed,
+            networks.configs,
+            weighted_model,
+            rule,
+            accuracy,
+            context.config.ensemble.sampled_rows(len(data)),
+        ),
         warnings=[*networks.warnings, *label_learners.warnings],
     )
 

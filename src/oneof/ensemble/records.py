@@ -111,7 +111,13 @@ def removals_table(trained: Sequence[Fit], sets: BoolArray, classes: Sequence[st
 
 
 def describe_fit(
-    data: Dataset, seed: int, configs: Sequence[Any], model: Model, rule: str, accuracy: AccuracyEstimate
+    data: Dataset,
+    seed: int,
+    configs: Sequence[Any],
+    model: Model,
+    rule: str,
+    accuracy: AccuracyEstimate,
+    sampled_rows: Mapping[str, int],
 ) -> dict[str, Any]:
     """Return what run.json stores about any fit, wherever the data came from.
 
@@ -121,6 +127,8 @@ def describe_fit(
         Settings of the networks.
     rule
         What chose the settings.
+    sampled_rows
+        Number of rows of learners that were fitted on a sample.
     """
     return {
         "format": RUN_FORMAT,
@@ -133,6 +141,7 @@ def describe_fit(
         "features": data.encoding.names,
         "chosen": to_serializable([config._asdict() for config in configs]),
         "learners": model.learners,
+        "sampled_rows": {name: count for name, count in sampled_rows.items() if name in model.learners},
         "rule": rule,
         "estimate": asdict(accuracy),
     }

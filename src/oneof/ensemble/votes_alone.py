@@ -49,6 +49,6 @@ def resolve_votes_alone(data: Dataset, seed: int) -> FitResult:
         training=training_record([]),
         tried=[],
         accuracy=accuracy,
-        metadata=describe_fit(data, seed, [], model, "votes", accuracy),
+        metadata=describe_fit(data, seed, [], model, "votes", accuracy, sampled_rows={}),
         warnings=[],
     )

@@ -24,6 +24,7 @@ MAX_EPOCHS = 30
 MIN_EPOCHS = 5
 MAX_ROW_EPOCHS = 1_200_000  # rows x epochs above which networks get fewer epochs
 MAX_CELL_EPOCHS = 150_000_000  # rows x classes x epochs, likewise
+MAX_BATCH = 256  # of large tables: with larger ones, 100,000 rows gave a worse model than 30,000, in as much time
 MAX_HIDDEN_COLUMNS = 4096  # above which networks have no hidden layers
 VIEWS = {"upright": "upright", "natural": "pop", "none": "plain"}
 """How pictures may be varied in training, and the recipe of `oneof.data.augment` for it."""
@@ -123,7 +124,7 @@ class EnsembleConfig:
     def for_size(self, n: int, c: int = 1) -> EnsembleConfig:
         """Return the config with a batch size and a number of epochs for n rows and c classes."""
         n_trained = max(1, n - n // (self.n_folds or self.n_networks))
-        largest_batch = int(np.clip(n // 10, 16, np.clip(n // 100, 80, 2048)))
+        largest_batch = int(np.clip(n // 10, 16, np.clip(n // 100, 80, MAX_BATCH)))
         n_batches = math.ceil(n_trained / largest_batch)
         even_batch = math.ceil(n_trained / n_batches)  # a last batch of a few rows costs a point of accuracy
         affordable = min(MAX_ROW_EPOCHS // n, MAX_CELL_EPOCHS // (n * c))
@@ -141,6 +142,19 @@ class EnsembleConfig:
         if d <= MAX_HIDDEN_COLUMNS or self.learners != LEARNERS:
             return self
         return replace(self, learners=tuple(name for name in LEARNERS if name != "networks"))
+
+    def sampled_rows(self, n: int) -> dict[str, int]:
+        """Return how many of n rows the learners are fitted on that see a sample only.
+
+        >>> EnsembleConfig().sampled_rows(10_000)
+        {'kernel': 5000}
+        """
+        limits = {
+            "trees": self.trees.max_rows,
+            "set_trees": self.set_trees.trees.max_rows,
+            "kernel": self.max_kernel_rows,
+        }
+        return {name: limit for name, limit in limits.items() if limit < n}
 
     def for_prior(self) -> EnsembleConfig:
         """Return the config for counts or probabilities as a prior: learners weigh it, and nothing is removed from the sets.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import math
 import warnings
-import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -174,7 +173,7 @@ class _FoldGrower:
         seed_offset = 0
         if self.previous is not None:
             n_fresh = math.ceil(n_trees / REFRESH_EVERY)
-            seed_offset = zlib.crc32(self.previous.threshold.data)  # differs from fit to fit, so that new trees differ
+            seed_offset = len(self.previous.right)  # number of nodes: differs from fit to fit, so that new trees differ
         rows = train[: self.config.max_rows]
         x = (self.features[rows] - self.origin).astype(np.float32)
         targets = Targets(self.targets.sets[rows], self.targets.soft_labels[rows])

@@ -20,7 +20,11 @@ def summary_rows(run: Run) -> list[tuple[str, str]]:
     purified = run.decided
     n_to_review = pc.sum(purified["ask"]).as_py() or 0
     column_lines = [one_line(line) for line in summary_lines(metadata.get("columns", {}))]
-    learners = [f"{name} {weight:.0%}" for name, weight in metadata["learners"].items()]
+    sampled_rows = metadata.get("sampled_rows", {})
+    learners = []
+    for name, weight in metadata["learners"].items():
+        sample = f" (from {sampled_rows[name]:,} rows)" if name in sampled_rows else ""
+        learners.append(f"{name} {weight:.0%}{sample}")
     rows = [
         ("labels of this table", label_accuracy_in_words(run)),
         ("rows, features, classes", f"{metadata['n']:,}, {metadata['d']:,}, {len(metadata['classes']):,}"),
