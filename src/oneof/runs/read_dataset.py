@@ -25,7 +25,7 @@ from oneof.training.device import best_device, free_memory
 from oneof.votes.attach import CANDIDATES, attach_votes
 from oneof.votes.ballots import Votes
 from oneof.votes.label_studio import is_label_studio, read_ground_truth
-from oneof.votes.read import VotesFile, annotator_columns, read_votes
+from oneof.votes.read import VotesFile, read_votes, vote_columns
 
 
 def dataset_from_table(
@@ -139,7 +139,7 @@ def read_table_with_votes(file: Path, votes_file: VotesFile, roles: ColumnRoles)
     votes = read_votes(votes_file, report_unused=not in_same_file)
     on = votes_file.on or votes_file.item
     source, item, remarks = attach_votes(open_table(file), votes, on)
-    vote_columns = annotator_columns(votes_file) if in_same_file else []
+    no_features = vote_columns(votes_file) if in_same_file else []
     ground_truth = {}
     if is_label_studio(votes_path):
         label_of_item = read_ground_truth(votes_path)
@@ -147,9 +147,7 @@ def read_table_with_votes(file: Path, votes_file: VotesFile, roles: ColumnRoles)
         for row, i in enumerate(item):
             if i >= 0 and items[i] in label_of_item:
                 ground_truth[row] = label_of_item[items[i]]
-    ignore = tuple(
-        {*roles.ignore, on, *vote_columns} - {"", *roles.non_numeric}
-    )  # pictures may be named by their files
+    ignore = tuple({*roles.ignore, on, *no_features} - {"", *roles.non_numeric})  # pictures may be named by their files
     roles = replace(roles, candidates=CANDIDATES, empty="unlabelled", ignore=ignore)
     return TableWithVotes(source, roles, votes, item, [*votes.remarks, *remarks], ground_truth)
 

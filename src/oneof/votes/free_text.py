@@ -28,7 +28,7 @@ _PREFIX = re.compile(
     re.IGNORECASE,
 )
 _REFUSAL = re.compile(
-    r"^(?:n\s*/\s*a|not applicable|unsure|uncertain|not sure|undetermined|undecided|no answer|no label|no response|refus(?:ed|al)|skip(?:ped)?|\?+|[-\u2013\u2014]+"
+    r"^(?:n\s*/\s*a|null|nan|not applicable|unsure|uncertain|not sure|undetermined|undecided|no answer|no label|no response|refus(?:ed|al)|skip(?:ped)?|\?+|[-\u2013\u2014]+"
     r"|(?:i(?:'m| am) )?(?:not (?:entirely |quite |really )?sure|unsure|sorry|unable)\b.*"
     r"|(?:i )?(?:don't|do not) know\b.*|(?:i |we |it )?(?:can't|cannot|can not|could not|couldn't) .*"
     r"|(?:it is |it's )?(?:impossible|not possible) to .*|(?:there is |i have )?(?:not enough|insufficient|no) (?:information|context|evidence)\b.*"
@@ -38,7 +38,7 @@ _REFUSAL = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 # Words that mean no label unless they are one: only where classes are known and these are not among them.
-_VAGUE = {"none", "unknown", "unclear", "ambiguous", "indeterminate", "na", "nan", "null", "nil", "undefined"}
+_VAGUE = {"none", "unknown", "unclear", "ambiguous", "indeterminate", "na", "nil", "undefined"}
 _HEDGE = re.compile(
     r"\b(?:but|maybe|perhaps|probably|possibly|likely|my (?:best )?guess|i(?:'d| would) (?:say|guess|go with|lean)|if i had to)\b|:",
     re.IGNORECASE,

@@ -21,15 +21,8 @@ from oneof.candidates.read import show
 from oneof.data.files.columns import open_table
 from oneof.storage.did_you_mean import did_you_mean
 from oneof.storage.printable import shortened
-from oneof.votes.free_text import (
-    MAX_UNMATCHED,
-    MIN_ANSWERS,
-    Meaning,
-    find_classes,
-    is_sentence,
-    is_variant,
-    meaning_of,
-)
+from oneof.votes.final_answer import is_sentence
+from oneof.votes.free_text import MAX_UNMATCHED, MIN_ANSWERS, Meaning, find_classes, is_variant, meaning_of
 from oneof.votes.tables import load, load_json
 
 Integers = NDArray[np.intp]
@@ -239,7 +232,10 @@ def _remarks(
         examples = ", ".join(repr(name) for name in single_use[:3])
         if len(single_use) > 3:
             examples += ", ..."
-        yield f"{len(single_use):,} labels occur only once ({examples}). If they are misspelt, map them to others."
+        if len(single_use) == 1:
+            yield f"1 label occurs only once ({examples}). If it is misspelt, map it to another."
+        else:
+            yield f"{len(single_use):,} labels occur only once ({examples}). If they are misspelt, map them to others."
 
 
 def parse_labels(
@@ -277,7 +273,10 @@ def parse_labels(
     meanings = _map_free_text(encoded.dictionary.to_pylist(), names_of_texts, counts, spelling)
     labels_of_texts, remarks = expand_labels(names_of_texts, counts, spelling.classes, spelling.taxonomy)
     if spelling.classes is None:
-        remarks.extend(_interpret_minus_one(labels_of_texts))
+        on_minus_one = _interpret_minus_one(labels_of_texts)
+        if on_minus_one:
+            remarks = [remark for remark in remarks if "only once ('-1')" not in remark]
+        remarks.extend(on_minus_one)
     if meanings:
         remarks.insert(0, _describe_meanings(meanings))
 
