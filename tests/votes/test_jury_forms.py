@@ -137,6 +137,7 @@ def share_right(items: list[Any], labels: list[str]) -> float:
     return sum(right) / N_TEXTS
 
 
+@pytest.mark.usefixtures("caplog")  # how the votes were read is logged
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_of_a_jury_gives_good_labels(tmp_path: Path, form: str) -> None:
     name, write, records, options = FORMS[form]

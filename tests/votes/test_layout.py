@@ -12,7 +12,7 @@ from test_votes_reading import said
 
 from oneof.votes import Votes, read_votes
 from oneof.votes.guess import are_counts
-from oneof.votes.read import VotesFile, vote_columns
+from oneof.votes.read import VotesFile, table_layout
 
 ANSWERS = {
     "gpt": ["HUMAN", "LOCATION", "ENTITY"],
@@ -102,12 +102,9 @@ def test_the_truth_beside_annotators_is_no_annotator(tmp_path: Path) -> None:
         assert votes.annotators == ["gpt", "claude", "llama"]
         assert f"by its name: {name!r}" in remarks_of(votes)
     frame.to_csv(tmp_path / "v.csv", index=False)
-    assert vote_columns(VotesFile(str(tmp_path / "v.csv"))) == [
-        "gpt",
-        "claude",
-        "llama",
-        "label",
-    ]  # nor is it a feature
+    layout = table_layout(VotesFile(str(tmp_path / "v.csv")))
+    assert layout is not None
+    assert layout.truth == ("label",)  # neither a vote nor a feature
 
 
 def test_votes_without_annotators_are_numbered() -> None:

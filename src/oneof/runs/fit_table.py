@@ -43,6 +43,7 @@ from oneof.training.processes import check_rows, current_group
 from oneof.training.threads import blas_threads
 from oneof.version import __version__
 from oneof.votes.read import VotesFile
+from oneof.votes.spelling import write_map
 
 SPEC_FILE = "asked.json"  # in the checkpoint: the spec of the run
 LOCK = "lock"  # in the checkpoint: held while a process is at work
@@ -73,6 +74,7 @@ class RunOptions:
     stream: bool | None = None  # keep pixels of pictures in a file; None: where they take half of what is free
     command: tuple[str, ...] = ()  # recorded in run.json
     refine: Callable[[Model], tuple[Model, str]] | None = None  # improves the model before it is written, and says how
+    map_out: Path | None = None  # where to write what votes in free text were mapped to
     files: dict[str, Any] | None = None  # recorded in run.json: the files of which the table is a sample
     progress: bool = False  # show progress bars
     echo: Callable[[str], None] = lambda line: None  # called with each line for a person
@@ -199,6 +201,8 @@ def prepare_run(
     else:
         voted = read_table_with_votes(file, spec.votes, spec.roles)
         table = read_table(voted.source, voted.roles, bare=True)  # votes alone can be learned from, without features
+        if options.map_out is not None:
+            write_map(voted.votes.meanings, options.map_out)
     if fingerprint(file) != spec_json["data"]:
         raise ValueError(f"{file} must not change while it is read; it did. Repeat the command.")
     trains_on_pixels = bool(spec.roles.image) and not spec.roles.image_model
@@ -269,6 +273,8 @@ def describe_spec(file: Path, spec: FitSpec, refit: Refit | None) -> dict[str, A
         described["votes"]["data"] = fingerprint(Path(spec.votes.path))
         if spec.votes.taxonomy is not None:
             described["votes"]["tree"] = fingerprint(Path(spec.votes.taxonomy))
+        if spec.votes.map is not None:
+            described["votes"]["synonyms"] = fingerprint(Path(spec.votes.map))
     if spec.answers is not None:
         described["answers"] = fingerprint(Path(spec.answers))
     return described

@@ -174,7 +174,7 @@ class VotesFile:
     columns
         Wide form: names or glob patterns of the annotators' columns. Empty: detected if the table is not in long form.
     separator
-        What separates the labels of one answer.
+        What separates the labels of one answer. None: an answer is one label.
     taxonomy
         A file of labels below labels.
     confidence
@@ -200,7 +200,7 @@ class VotesFile:
     annotator: str = "annotator"
     label: str = "label"
     columns: tuple[str, ...] = ()
-    separator: str | None = None
+    separator: str | None = "|"
     taxonomy: str | None = None
     confidence: str | None = None
     map: str | None = None
@@ -484,13 +484,12 @@ def _has_table_ending(path: Path) -> bool:
     return path.name.lower().removesuffix(".gz").endswith((".csv", ".tsv", ".parquet", ".pq"))
 
 
-def vote_columns(file: VotesFile) -> list[str]:
-    """Return the columns of a table with a column per annotator that are no features: annotators' and the truth; none of a long one."""
+def table_layout(file: VotesFile) -> Layout | None:
+    """Return where votes are in a table, whose other columns may be features; None for files of other kinds."""
     path = Path(file.path)
     if not _has_table_ending(path):
-        return []
-    layout = _layout_of(path, file, file.form, list(open_table(path).names), None)
-    return [*layout.columns, *layout.truth]
+        return None
+    return _layout_of(path, file, file.form, list(open_table(path).names), None)
 
 
 def _table_cells(source: Any, names: list[str]) -> dict[str, list[Any]]:
