@@ -57,6 +57,20 @@ def test_the_column_of_items_may_have_another_usual_name(tmp_path: Path) -> None
     assert voted.item.tolist() == list(range(N))
 
 
+@pytest.mark.parametrize("name", ["id", None])
+def test_labels_have_the_ids_that_the_table_has(tmp_path: Path, name: str | None) -> None:
+    table = jury()
+    if name is not None:
+        table[name] = [f"r{i}" for i in range(N)]
+    table.to_csv(tmp_path / "t.csv", index=False)
+    fit(tmp_path / "t.csv", "--votes", tmp_path / "t.csv", "--quick", "--out", tmp_path / "run")
+    cleaned = CliRunner().invoke(app, ["clean", str(tmp_path / "run"), "--out", str(tmp_path / "labels.csv")])
+    assert cleaned.exit_code == 0, cleaned.output
+    labels = pd.read_csv(tmp_path / "labels.csv")
+    assert labels["label"].tolist() == table["gpt"].tolist()
+    assert ("id" in labels) == (name is not None)
+
+
 def test_fit_writes_the_map_and_takes_it_back(tmp_path: Path) -> None:
     jury().assign(item=range(N)).to_csv(tmp_path / "t.csv", index=False)
     pd.DataFrame({"item": range(N)}).to_csv(tmp_path / "items.csv", index=False)

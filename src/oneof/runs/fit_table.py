@@ -242,7 +242,7 @@ def prepare_run(
     if voted is not None:
         data, ensemble, annotators = add_votes(data, voted, config.ensemble, config.seed)
         config = replace(config, ensemble=ensemble)
-        metadata["people"] = annotators
+        metadata["people"] = {**annotators, "on": voted.on}
         metadata["rule"] = "votes"
     if refit is not None:
         data = refit.apply_decisions(data)

@@ -131,6 +131,7 @@ class TableWithVotes:
     item: NDArray[np.intp]  # [n] of each row, -1 where nobody voted
     remarks: list[str]
     ground_truth: dict[int, str]  # labels that a Label Studio export marks as true, by row
+    on: str | None  # the column of the items' ids; None: they are the numbers of the rows
 
 
 def read_table_with_votes(file: Path, votes_file: VotesFile, roles: ColumnRoles) -> TableWithVotes:
@@ -159,7 +160,7 @@ def read_table_with_votes(file: Path, votes_file: VotesFile, roles: ColumnRoles)
         ignored.add(on)
     ignore = tuple(ignored - {"", *roles.non_numeric})  # pictures may be named by their files
     roles = replace(roles, candidates=CANDIDATES, empty="unlabelled", ignore=ignore)
-    return TableWithVotes(source, roles, votes, item, [*votes.remarks, *remarks], ground_truth)
+    return TableWithVotes(source, roles, votes, item, [*votes.remarks, *remarks], ground_truth, on)
 
 
 def add_votes(
