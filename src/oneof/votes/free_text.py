@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from oneof.candidates.cells import MIN_LENGTH, MISSPELT_RATIO, is_near_miss
 from oneof.votes.final_answer import final_answer, is_sentence, without_reasoning
 
 MIN_ANSWERS = 20  # fewer answers do not show what is frequent
@@ -13,10 +14,8 @@ MIN_CLASS_COUNT = 3
 MIN_CLASS_SHARE = 0.01  # of all answers: what is written less often is no class that is found
 MIN_CLASS_MASS = 0.6  # of all answers that the classes that are found must have
 MIN_VAGUE_SHARE = 0.05  # of all answers: "unknown" written so often is a class that is found, less often no vote
-MIN_LENGTH = 5  # of a word that may be misspelt, by one letter
 MIN_PREFIX_LENGTH = 3  # of an abbreviation of a class, such as "pos"
 MAX_CASED_LENGTH = 2  # of a label that may differ from another by case alone
-MISSPELT_RATIO = 5  # times as frequent as a near miss of it: what makes that a misspelling and no class
 _MAX_NEGATION_LENGTH = 200  # characters before a name that may negate it: long texts are searched in linear time
 MAX_UNMATCHED = 0.05  # of all answers: so many may name none of the given classes
 
@@ -99,7 +98,7 @@ def find_classes(counts: Mapping[str, int]) -> list[str]:
     for key in list(classes):  # a misspelling that one model repeats is no class
         for other in names:
             is_rare_beside = MISSPELT_RATIO * names[key].total() <= names[other].total()
-            if is_rare_beside and _is_near_miss(key, other):
+            if is_rare_beside and is_near_miss(key, other):
                 del classes[key]
                 break
     all_names = list(classes.values())
@@ -159,22 +158,6 @@ def named_classes(text: str, classes: Sequence[str]) -> list[str]:
     return sorted(first_position, key=lambda name: first_position[name])
 
 
-def _is_near_miss(word: str, name: str) -> bool:
-    """Return whether two texts differ by one letter, or two that are swapped, after the first letter of a long word."""
-    if word[:1] != name[:1] or min(len(word), len(name)) < MIN_LENGTH or not (word + name).replace(" ", "").isalpha():
-        return False
-    if abs(len(word) - len(name)) > 1:
-        return False
-    start = 0
-    while start < min(len(word), len(name)) and word[start] == name[start]:
-        start += 1
-    if len(word) == len(name):
-        is_swapped = word[start : start + 2] == name[start : start + 2][::-1] and word[start + 2 :] == name[start + 2 :]
-        return is_swapped or word[start + 1 :] == name[start + 1 :]
-    longer, shorter = (word, name) if len(word) > len(name) else (name, word)
-    return longer[start + 1 :] == shorter[start:]
-
-
 def _is_short_form(word: str, name: str) -> bool:
     """Return whether a word abbreviates a class ("pos" for "positive"), or adds an ending to it ("numerical" for "numeric")."""
     if not (word + name).replace(" ", "").isalpha():
@@ -225,7 +208,7 @@ def _meaning_of_part(text: str, classes: Sequence[str]) -> list[str] | None:
     short_name = _short_name(text)
     if short_name in classes:
         return [short_name]
-    for is_alike in (_is_near_miss, _is_short_form):
+    for is_alike in (is_near_miss, _is_short_form):
         alike = [name for name in classes if is_alike(folded, fold(name))]
         if len(alike) == 1:
             return alike
@@ -237,4 +220,4 @@ def _meaning_of_part(text: str, classes: Sequence[str]) -> list[str] | None:
 def is_variant(text: str, label: str) -> bool:
     """Return whether a text is a label but for decoration, reasoning, case or one letter."""
     answer = fold(final_answer(text))
-    return answer == fold(label) or _is_near_miss(answer, fold(label))
+    return answer == fold(label) or is_near_miss(answer, fold(label))
