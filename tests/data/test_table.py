@@ -474,3 +474,12 @@ def test_a_frame_without_features_or_rows_is_refused() -> None:
         read_features(pd.DataFrame({"note": [f"no. {i}" for i in range(40)]}))
     with pytest.raises(ValueError, match="the frame must have at least one row"):
         read_features(pd.DataFrame({"size": []}))
+
+
+def test_a_misspelt_candidate_is_pointed_out() -> None:
+    cells = ["entity|human"] * 20 + ["human|location"] * 20 + ["enttiy|location"]
+    table = pa.table({"size": [float(i % 7) for i in range(len(cells))], "candidates": cells})
+    remarks = " ".join(read_table(table, ColumnRoles()).remarks())
+    assert "labels may be misspelt: 'enttiy' (1 rows) for 'entity' (20)" in remarks
+    remarks = " ".join(read_table(table.slice(0, 40), ColumnRoles()).remarks())
+    assert "misspelt" not in remarks

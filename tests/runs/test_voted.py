@@ -14,7 +14,7 @@ import pytest
 from oneof.cli import main
 from oneof.estimator.classifier import PartialLabelClassifier
 from oneof.runs.folder import Run
-from oneof.votes.read import VotesFile, annotator_columns, read_votes
+from oneof.votes.read import VotesFile, read_votes, table_layout
 from oneof_paper.synthetic import mixture
 
 pytestmark = pytest.mark.usefixtures("small_forests")
@@ -100,10 +100,10 @@ def test_annotators_are_found_by_a_glob_or_guessed(tmp_path):
     table.to_csv(tmp_path / "wide.csv", index=False)
     path = str(tmp_path / "wide.csv")
     expected = [f"llm_{name}" for name in CARE]
-    assert annotator_columns(VotesFile(path, columns=("llm_*",))) == expected
-    assert annotator_columns(VotesFile(path)) == expected
+    assert table_layout(VotesFile(path, columns=("llm_*",))).columns == tuple(expected)
+    assert table_layout(VotesFile(path)).columns == tuple(expected)
     with pytest.raises(ValueError, match=r"annotators must be columns of .*; none matches 'gpt_\*'"):
-        annotator_columns(VotesFile(path, columns=("gpt_*",)))
+        table_layout(VotesFile(path, columns=("gpt_*",)))
 
 
 def test_votes_in_the_table_itself_are_no_features(tmp_path, monkeypatch, capsys):

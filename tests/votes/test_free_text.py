@@ -33,6 +33,106 @@ def test_other_labels_are_not_taken_for_a_class(answer: str, classes: list[str])
     assert meaning_of(answer, classes) is None
 
 
+HUMAN = [
+    "HUMANS", "human being", "My answer: HUMAN", "Final answer: HUMAN", "Label = HUMAN", "```HUMAN```", "```\nHUMAN\n```",
+    "\u201eHUMAN\u201c", "\u00abHUMAN\u00bb", "\u300cHUMAN\u300d", "HUMAN \U0001f60a", "- HUMAN", "1. HUMAN", "\u2022 HUMAN", "# HUMAN",
+    "Antwort: HUMAN", "R\u00e9ponse : HUMAN", "\u7b54\u6848\uff1aHUMAN", "\u7b54\u6848\u662fHUMAN", "HUM", "HUMAN (90 %)", "HUMAN: 0.9",
+    '{"label": "HUMAN"}', "{'label': 'HUMAN'}", '```json\n{"answer": "Human", "confidence": 0.9}\n```', '["HUMAN"]',
+    'Here it is:\n{"category": "Human", "reason": "It is no LOCATION."}', "<answer>HUMAN</answer>", r"It is $\boxed{\text{HUMAN}}$",
+    "<think>LOCATION or ENTITY? It asks who.</think>\nHUMAN", "<think>maybe ENTITY</think>\n\n**Answer:** HUMAN", "**Answer:**\nHUMAN",
+    "It may be an ENTITY. But it asks who invented it. So the answer is HUMAN.", "Sure! Here is the classification:\n\n**HUMAN**",
+    "The text has a LOCATION and an ENTITY.\n\nAnswer: HUMAN", "HUMAN\n\nExplanation: it asks who, so it is about no ENTITY at all.",
+    "HUMAN - because it asks for a person in a LOCATION", "HUMAN. The question asks about a LOCATION where he lives.",
+    "I would classify this as HUMAN, since the entity in question is a person.", "Among ENTITY, HUMAN and LOCATION, I choose HUMAN.",
+    "Of the categories (ENTITY, HUMAN, LOCATION), the right one must be named: the answer is HUMAN.", "I am not sure, maybe HUMAN",
+    "The question falls under the HUMAN category.", "not LOCATION but HUMAN", "HUMAN rather than ENTITY",
+]  # fmt: skip
+TWO = [
+    "HUMAN, ENTITY",
+    "HUMAN/ENTITY",
+    "Either HUMAN or ENTITY",
+    '["HUMAN", "ENTITY"]',
+    "ambiguous: HUMAN or ENTITY",
+    "HUMAN & ENTITY",
+]
+REFUSED = [
+    "I don't know", "I'm not sure.", "Unable to determine", "I cannot determine this", "It is impossible to say.", "Unknown", "null",
+    "Not enough information", "Insufficient information to classify.", "None", "NA", "-", "None of the given categories apply.",
+    "I'm sorry, but I can't help with that.", "As an AI language model, I cannot classify this.", "Neither HUMAN nor ENTITY",
+    "The text does not fit any of the categories.", '{"label": null}', '{"label": "N/A"}', "[no answer]", "Ambiguous",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("answer", HUMAN)
+def test_one_class_is_found_in_what_models_write(answer: str) -> None:
+    assert meaning_of(answer, CLASSES) == ["HUMAN"]
+
+
+@pytest.mark.parametrize("answer", TWO)
+def test_two_names_are_a_set(answer: str) -> None:
+    assert meaning_of(answer, CLASSES) == ["HUMAN", "ENTITY"]
+
+
+@pytest.mark.parametrize("answer", REFUSED)
+def test_refusals_are_no_vote(answer: str) -> None:
+    assert meaning_of(answer, CLASSES) == []
+
+
+@pytest.mark.parametrize("answer", ["Other", "It is not a HUMAN", "error", "Homonym"])
+def test_what_names_no_class_is_not_guessed(answer: str) -> None:
+    assert meaning_of(answer, CLASSES) is None
+
+
+SHORT = {
+    "B)": ["B"], "B) Paris": ["B"], "B. Paris": ["B"], "The answer is B.": ["B"], "Option B": ["B"], "A or B": ["A", "B"],
+    "The correct answer is B because A is a city.": ["B"], "A person did it.": None, "Neither": [], "B: Paris": ["B"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("answer", SHORT)
+def test_letters_of_a_multiple_choice_are_found(answer: str) -> None:
+    assert meaning_of(answer, ["A", "B", "C"]) == SHORT[answer]
+
+
+@pytest.mark.parametrize(
+    ("answer", "classes", "expected"),
+    [
+        ("This is not spam.", ["spam", "not spam"], "not spam"),
+        ("Very positive", ["very_positive", "positive"], "very_positive"),
+        ("Sci-Tech", ["Sci/Tech", "World"], "Sci/Tech"),
+        ("neg", ["positive", "negative"], "negative"),
+        ('{"label": 1}', ["0", "1", "2"], "1"),
+        ("2 - neutral", ["0", "1", "2"], "2"),
+        ("No, because it does not apply.", ["yes", "no"], "no"),
+        ("Yes, and there is no doubt about it at all.", ["yes", "no"], "yes"),
+        ("It is neither positive nor negative, so neutral", ["positive", "negative", "neutral"], "neutral"),
+    ],
+)
+def test_classes_of_other_kinds_are_found(answer: str, classes: list[str], expected: str) -> None:
+    assert meaning_of(answer, classes) == [expected]
+
+
+def test_classes_are_found_in_a_jury_that_reasons() -> None:
+    reasons = ["It asks who did it", "There is a name in it", "That is what is asked for", "One may doubt it"]
+    counts = {}
+    for name in CLASSES:
+        for i in range(20):
+            counts[f"{reasons[i % 4]}, number {i}, not {CLASSES[i % 3]}.\n\n**Final answer:** {name.title()}"] = 1
+    counts["I cannot tell."] = 5
+    assert find_classes(counts) == sorted(name.title() for name in CLASSES)
+
+
+def test_prefixes_that_all_labels_share_are_parts_of_them() -> None:
+    votes = read_votes(jury(["Type: A"] * 20 + ["Type: B"] * 20))
+    assert votes.labels == ["Type: A", "Type: B"]
+
+
+def test_a_vague_word_is_a_class_where_it_is_frequent() -> None:
+    counts = {"cat": 40, "**cat**": 3, "dog": 40, "unknown": 3}
+    assert find_classes(counts) == ["cat", "dog"]
+    assert find_classes({**counts, "unknown": 20}) == ["cat", "dog", "unknown"]
+
+
 def jury(answers: list[str]) -> pa.Table:
     return pa.table({"item": list(range(len(answers))), "annotator": ["gpt"] * len(answers), "label": answers})
 

@@ -70,17 +70,21 @@ def plausible(answer: str) -> list[str]:
 
 def dirty(answer: str) -> str:
     """Return an answer as a model may write it; the generator makes it differ from vote to vote."""
-    number = next(_COUNTER) % 14
+    number = next(_COUNTER)
     other = CLASSES[CLASSES.index(answer) - 1]
-    forms = {
-        0: f"{answer}.", 1: f"**{answer}**", 2: f"Answer: {answer}", 3: answer.capitalize(), 4: f"The answer is {answer}.",
-        5: f"`{answer}`", 6: answer[:-2] + answer[-1] + answer[-2], 7: f" {answer.lower()} ", 8: f"Label: {answer.title()}",
-    }  # fmt: skip
-    if number == 9 and next(_COUNTER) % 3 == 0:
+    if number % 40 == 9:
         return f"{answer} or {other}"
-    if number == 10 and next(_COUNTER) % 4 == 0:
-        return ["N/A", "Unsure.", "None of the above", "I cannot tell from the text."][next(_COUNTER) % 4]
-    return forms.get(number, answer)
+    if number % 40 == 10:
+        return ["N/A", "Unsure.", "None of the above", "I cannot tell from the text."][number % 4]
+    forms = [
+        f"{answer}.", f"**{answer}**", f"Answer: {answer}", answer.capitalize(), f"The answer is {answer}.", f"`{answer}`",
+        answer[:-2] + answer[-1] + answer[-2], f" {answer.lower()} ", f"Label: {answer.title()}", f"\u201e{answer}\u201c", answer, answer,
+        json.dumps({"label": answer, "confidence": 0.9}), f"```json\n{json.dumps({'answer': answer.title()})}\n```",
+        f"<think>It may be {other}, or not: thought {number}.</think>\n{answer}", f"{answer}\n\nExplanation {number}: it is no {other} at all.",
+        f"Text {number} seems to be about {other}. But it asks for something else. So the answer is {answer}.",
+        f"Let me think about text {number}. {other} is possible.\n\n**Final answer:** {answer}",
+    ]  # fmt: skip
+    return forms[number % len(forms)]
 
 
 _COUNTER = iter(range(10**6))
@@ -128,6 +132,9 @@ FORMS: dict[str, tuple[str, Callable[[Path, list[Record]], None], Callable[[], l
     "nulls": ("v.json", write_json, lambda: [*long(same)[:-3], {**long(same)[-3], "label": None}], []),
     "dirty, classes given": ("v.csv", write_table, lambda: long(dirty), ["--classes", ",".join(CLASSES)]),
     "dirty, classes found": ("v.jsonl", write_lines, lambda: nested(dirty), []),
+    "dirty, wide CSV": ("v.csv", write_table, lambda: nested(dirty), ["--classes", ",".join(CLASSES)]),
+    "dirty, nested": ("v.json", write_json, lambda: in_votes(long(dirty)), []),
+    "dirty, Parquet": ("v.parquet", write_table, lambda: long(dirty), []),
 }
 
 
@@ -137,6 +144,7 @@ def share_right(items: list[Any], labels: list[str]) -> float:
     return sum(right) / N_TEXTS
 
 
+@pytest.mark.usefixtures("caplog")  # how the votes were read is logged
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_of_a_jury_gives_good_labels(tmp_path: Path, form: str) -> None:
     name, write, records, options = FORMS[form]

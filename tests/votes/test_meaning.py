@@ -54,8 +54,8 @@ def test_a_label_that_nobody_else_knows_is_told_and_kept() -> None:
     votes = read(["a", "a", "b", "b", "zebrra"])
     assert "zebrra" in votes.labels
     assert len(votes.remarks) == 1
-    assert "1 labels occur only once ('zebrra')" in votes.remarks[0]
-    assert "map them" in votes.remarks[0]
+    assert "1 label occurs only once ('zebrra')" in votes.remarks[0]
+    assert "map it" in votes.remarks[0]
 
 
 def test_a_cycle_is_named_and_a_long_chain_is_walked() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -12,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from oneof.votes import Spelling, Votes, read_label_studio, read_long, read_map, read_wide
+from oneof.votes.free_text import Meaning
 from oneof.votes.label_studio import is_label_studio, read_ground_truth
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "votes"
@@ -121,14 +123,15 @@ def test_classes_set_the_order_and_refuse_other_labels() -> None:
     spelling = Spelling(
         separator="|", synonyms=read_map(FIXTURES / "llm_map.csv"), normalise=True, classes=["Fox", "Dog", "Cat"]
     )
-    with pytest.raises(
-        ValueError, match=r"among the classes Fox, Dog, Cat; got 'na' in .*llm.csv, column 'gpt', row 4\. Map it"
-    ):
-        read_wide(FIXTURES / "llm.csv", **LLM, spelling=spelling)
-    votes = read_wide(FIXTURES / "llm.csv", item="id", columns=["claude", "gemini"], spelling=spelling)
+    votes = read_wide(FIXTURES / "llm.csv", **LLM, spelling=spelling)
     assert votes.labels == ["Fox", "Dog", "Cat"]
-    with pytest.raises(ValueError, match=r"got 'dog' in .*, column 'label', row 2\. Did you mean 'dogs'\? Map it"):
-        read_long(FIXTURES / "long.csv", spelling=Spelling(classes=["cat", "dogs", "fox"]))
+    assert Meaning("NA", (), 1) in votes.meanings
+    with pytest.raises(
+        ValueError, match=r"among the classes Hog, Fox, Cat; got 'dog' in .*llm.csv, column 'gpt', row 1\. .*Map it"
+    ):
+        read_wide(FIXTURES / "llm.csv", **LLM, spelling=replace(spelling, classes=["Hog", "Fox", "Cat"]))
+    with pytest.raises(ValueError, match=r"got 'dog' in .*, column 'label', row 2\. Did you mean 'hog'\? Map it"):
+        read_long(FIXTURES / "long.csv", spelling=Spelling(classes=["cat", "hog", "fox"]))
 
 
 @pytest.mark.parametrize(
@@ -231,9 +234,7 @@ def test_json_min_and_stars_are_read(tmp_path: Path) -> None:
     path = _export(tmp_path, one, two)
     assert is_label_studio(path)
     assert said(read_label_studio(path, from_name="animal")) == {(7, "2"): ["Cat"], (7, "3"): ["Cat", "Dog"]}
-    with pytest.raises(
-        ValueError, match=r"from_name must be a control with choices; got None, .* has id, text, animal"
-    ):
+    with pytest.raises(ValueError, match=r"one control must give the votes; .* has text, animal, .*from_name"):
         read_label_studio(path)
     starred = [{"id": 5, "ground_truth": True, "result": [{"from_name": "animal", "value": {"choices": ["Fox"]}}]}]
     assert read_ground_truth(_export(tmp_path, _task(["Cat"]), {"id": 2, "annotations": starred})) == {2: "Fox"}

@@ -5,10 +5,13 @@ Cells that look like several labels but would be read as one are refused.
 
 import ast
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 from unicodedata import category, normalize
 
+MIN_LENGTH = 5  # of a word that may be misspelt, by one letter
+MISSPELT_RATIO = 5  # times as frequent as a near miss of it: what makes that a misspelling
+_MAX_COMPARED = 1000  # labels that are compared with each other: more would take seconds
 _MIN_SEPARATOR_SHARE = 0.05  # of the texts must contain a character before it is taken for the separator
 _MAX_MASK_CELLS = 2**32  # rows times labels, a byte each
 _NUMPY_SCALAR = re.compile(r"\bnp\.\w+\(([^()]*)\)")  # np.str_('cat')
@@ -163,3 +166,33 @@ def _appearance(label: str) -> str:
         if category(character) != "Cf":  # format characters are invisible
             visible += character
     return " ".join(visible.casefold().split())
+
+
+def is_near_miss(word: str, name: str) -> bool:
+    """Return whether two texts differ by one letter, or two that are swapped, after the first letter of a long word."""
+    if word[:1] != name[:1] or min(len(word), len(name)) < MIN_LENGTH or not (word + name).replace(" ", "").isalpha():
+        return False
+    if abs(len(word) - len(name)) > 1:
+        return False
+    start = 0
+    while start < min(len(word), len(name)) and word[start] == name[start]:
+        start += 1
+    if len(word) == len(name):
+        is_swapped = word[start : start + 2] == name[start : start + 2][::-1] and word[start + 2 :] == name[start + 2 :]
+        return is_swapped or word[start + 1 :] == name[start + 1 :]
+    longer, shorter = (word, name) if len(word) > len(name) else (name, word)
+    return longer[start + 1 :] == shorter[start:]
+
+
+def misspelt_labels(counts: Mapping[str, int]) -> list[tuple[str, str]]:
+    """Return pairs of a label and a much more frequent one that it may be a misspelling of; `counts` are those of the labels."""
+    found: list[tuple[str, str]] = []
+    if len(counts) > _MAX_COMPARED:
+        return found
+    for label, count in counts.items():
+        for other, other_count in counts.items():
+            is_rare_beside = MISSPELT_RATIO * count <= other_count
+            if is_rare_beside and count > 0 and is_near_miss(label.casefold(), other.casefold()):
+                found.append((label, other))
+                break
+    return found

@@ -23,6 +23,7 @@ from oneof.cli.columns import (
     with_column_options,
 )
 from oneof.cli.terminal import Terminal
+from oneof.cli.votes import Kind
 from oneof.data.roles import ColumnRoles
 from oneof.storage.cores import cores
 from oneof.storage.durations import parse_duration
@@ -45,8 +46,10 @@ def fit(
     label: Annotated[str, typer.Option(metavar="COLUMN", rich_help_panel=VOTES, help="Column of the label, where there is a row per vote.")] = "label",
     confidence: Annotated[str | None, typer.Option(metavar="COLUMN", rich_help_panel=VOTES, help="Column of the weight of a vote, 0 to 1. Default: every vote counts 1.")] = None,
     map_file: Annotated[Path | None, typer.Option("--map", metavar="FILE", rich_help_panel=VOTES, help="What answers mean: a CSV with the columns answer and label. An empty label is no vote.")] = None,
+    map_out: Annotated[Path | None, typer.Option("--map-out", metavar="FILE", rich_help_panel=VOTES, help="CSV to write what answers in free text were mapped to: answer, label, count. Correct it and give it to --map.")] = None,
     normalise: Annotated[bool, typer.Option("--normalise", rich_help_panel=VOTES, help="Ignore case and surrounding space of labels.")] = False,
-    classes: Annotated[str | None, typer.Option(metavar="LABELS", rich_help_panel=VOTES, help="All labels that votes may name, separated by commas. Default: the labels that occur.")] = None,
+    classes: Annotated[str | None, typer.Option(metavar="LABELS", rich_help_panel=VOTES, help="All labels, separated by commas; answers are mapped to them, and many that name none of them are an error. Default: the labels that occur.")] = None,
+    kind: Annotated[Kind | None, typer.Option(rich_help_panel=VOTES, help="long: a row per vote; wide: a column per annotator. Default: guessed from the file.")] = None,
     from_name: Annotated[str | None, typer.Option(metavar="NAME", rich_help_panel=VOTES, help="Label Studio: the control whose choices are votes. Needed where there are several.")] = None,
     ranked: Annotated[bool, typer.Option("--ranked", rich_help_panel=VOTES, help="The first label of a list counts most. Default: the labels of a list are equally plausible.")] = False,
     taxonomy: Annotated[Path | None, typer.Option(metavar="FILE", rich_help_panel=VOTES, help="Table of child and parent labels: a vote for a parent is a vote for all labels below it.")] = None,
@@ -129,6 +132,7 @@ def fit(
             classes=split_classes(classes),
             from_name=from_name,
             ranked=ranked,
+            form=kind.value if kind is not None else None,
         )
         if item:  # the id has another name in the table
             votes_file = replace(votes_file, on=on)
@@ -140,6 +144,8 @@ def fit(
                 "--item": item,
                 "--confidence": confidence,
                 "--map": map_file,
+                "--map-out": map_out,
+                "--kind": kind,
                 "--classes": classes,
                 "--normalise": normalise,
                 "--from-name": from_name,
@@ -166,6 +172,7 @@ def fit(
         time_limit=seconds,
         stream=stream,
         command=tuple(sys.argv),
+        map_out=map_out,
         progress=True,
         echo=lambda line: console.print(Text(one_line(line), style="yellow")),
     )

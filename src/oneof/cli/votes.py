@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-from collections.abc import Sequence
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
@@ -18,11 +15,9 @@ from rich.table import Table
 
 from oneof.cli.columns import path_text, split_classes
 from oneof.cli.terminal import Terminal
-from oneof.storage.files import atomic_write
 
 if TYPE_CHECKING:
     from oneof.votes import Summary
-    from oneof.votes.free_text import Meaning
 
 MAX_ANNOTATORS = 10  # far from the rest: so many are shown
 MAX_EXAMPLES = 3
@@ -83,7 +78,7 @@ def votes(
     columns: Annotated[list[str] | None, typer.Option(metavar="COLUMN", rich_help_panel=COLUMNS, help="wide: column of an annotator, or a pattern such as 'llm_*'. Repeatable. Default: guessed.")] = None,
     from_name: Annotated[str | None, typer.Option(metavar="NAME", rich_help_panel=COLUMNS, help="label-studio: the control whose choices are votes. Needed where there are several.")] = None,
     ranked: Annotated[bool, typer.Option("--ranked", rich_help_panel=LABELS, help="The first label of a list counts most. Default: the labels of a list are equally plausible.")] = False,
-    separator: Annotated[str | None, typer.Option(metavar="TEXT", rich_help_panel=LABELS, help='Separator of the labels of one answer, such as "|". Default: an answer is one label.')] = None,
+    separator: Annotated[str, typer.Option(metavar="TEXT", rich_help_panel=LABELS, help="Separator of the labels of one answer.")] = "|",
     map_file: Annotated[Path | None, typer.Option("--map", metavar="FILE", rich_help_panel=LABELS, help="What answers mean: a CSV with the columns answer and label (or from and to), or a JSON object. An empty label is no vote; 'cat|dog' names two.")] = None,
     map_out: Annotated[Path | None, typer.Option("--map-out", metavar="FILE", rich_help_panel=LABELS, help="CSV to write what answers in free text were mapped to: answer, label, count. Correct it and give it to --map.")] = None,
     taxonomy: Annotated[Path | None, typer.Option(metavar="FILE", rich_help_panel=LABELS, help="Table of child and parent labels, or a JSON object: a vote for a parent is one for all labels below it.")] = None,
@@ -97,7 +92,9 @@ def votes(
     from oneof import votes as voting
     from oneof.storage.sheets import check_out
     from oneof.votes.forms import make_sets
-    from oneof.votes.read import Form, VotesFile
+    from oneof.votes.layout import Form
+    from oneof.votes.read import VotesFile
+    from oneof.votes.spelling import write_map
 
     if out is not None:
         check_out(out)
@@ -107,7 +104,7 @@ def votes(
             "--columns": columns,
             "--from-name": from_name,
             "--ranked": ranked,
-            "--separator": separator,
+            "--separator": separator != "|",
             "--map": map_file,
             "--map-out": map_out,
             "--taxonomy": taxonomy,
@@ -146,7 +143,7 @@ def votes(
     if out is not None:
         voting.write(read, sets, out)
     if map_out is not None:
-        _write_meanings(read.meanings, map_out)
+        write_map(read.meanings, map_out)
     summary = voting.summarise(read, sets)
     if as_json:
         typer.echo(json.dumps(_to_json(summary), indent=2))
@@ -212,17 +209,6 @@ def _format_value(value: object) -> str:
 def _is_same_file(first: Path, second: Path) -> bool:
     """Return whether two paths name one file that exists."""
     return first.exists() and second.exists() and first.samefile(second)
-
-
-def _write_meanings(meanings: Sequence[Meaning], path: Path) -> None:
-    """Write what answers were mapped to, in the form that `--map` reads."""
-    text = io.StringIO(newline="")
-    writer = csv.writer(text)
-    writer.writerow(["answer", "label", "count"])
-    for meaning in meanings:
-        writer.writerow([meaning.answer, "|".join(meaning.labels), meaning.n_answers])
-    with atomic_write(path) as file:
-        file.write(text.getvalue().encode())
 
 
 def _to_json(summary: Summary) -> dict[str, object]:

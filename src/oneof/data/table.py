@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from oneof.candidates.cells import is_missing, near_duplicate_labels
+from oneof.candidates.cells import is_missing, misspelt_labels, near_duplicate_labels
 from oneof.candidates.mask import Candidates
 from oneof.candidates.read import read
 from oneof.data.column_uses import ColumnUse, describe_columns
@@ -76,6 +76,15 @@ class Table:
             lines.append(
                 f"{len(duplicates)} labels look like others, as {'; '.join(examples)}: write them in one way if they are one."
             )
+        n_rows = dict(
+            zip(map(str, self.candidates.classes.tolist()), self.candidates.mask.sum(0).tolist(), strict=True)
+        )
+        misspelt = misspelt_labels(n_rows)
+        if misspelt:
+            examples = []
+            for label, other in misspelt[:3]:
+                examples.append(f"{label!a} ({n_rows[label]:,} rows) for {other!a} ({n_rows[other]:,})")
+            lines.append(f"labels may be misspelt: {'; '.join(examples)}. Correct them if they are.")
         return lines
 
 

@@ -34,7 +34,7 @@ from oneof.estimator.arguments import (
     single_torch_thread,
 )
 from oneof.estimator.stored import labels_to_json, params_to_json, read_stored
-from oneof.estimator.votes import check_alone_with_votes, match_items, sets_of_votes, split_items
+from oneof.estimator.votes import check_alone_with_votes, match_items, read_and_log, sets_of_votes, split_items
 from oneof.learners.config import FitConfig
 from oneof.metrics import approximated_accuracy
 from oneof.runs.decisions import decided_table
@@ -44,8 +44,6 @@ from oneof.runs.write import write_run
 from oneof.storage.files import atomic_folder
 from oneof.storage.regular import check_plain_tree
 from oneof.version import __version__
-from oneof.votes.ballots import Votes
-from oneof.votes.read import read_votes
 
 ESTIMATOR = "estimator"  # in run.json: parameters, and labels with their type
 _TINY = 1e-300  # a probability of 0 has no logarithm
@@ -129,8 +127,7 @@ class BasePartialLabelClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMe
         ids = None
         if votes is not None:
             check_alone_with_votes(y, prior)
-            if not isinstance(votes, Votes):
-                votes = read_votes(votes)
+            votes = read_and_log(votes)
             X, ids = split_items(X, items)
         elif items is not None:
             raise ValueError("items must be left out without votes, whose rows they are. Pass votes=, or drop items.")

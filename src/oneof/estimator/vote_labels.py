@@ -14,11 +14,10 @@ from oneof.ensemble.resolve import resolve_labels
 from oneof.ensemble.votes_alone import decided_by_votes
 from oneof.ensemble.with_votes import dataset_with_votes
 from oneof.estimator.classifier import PartialLabelClassifier
-from oneof.estimator.votes import split_items
+from oneof.estimator.votes import read_and_log, split_items
 from oneof.learners.base import Predictions
 from oneof.learners.config import EnsembleConfig
 from oneof.votes.ballots import Votes
-from oneof.votes.read import read_votes
 
 
 class VoteLabels(NamedTuple):
@@ -63,10 +62,7 @@ def resolve(source: Any, X: Any = None, *, items: Any = None, seed: int = 0, **s
     >>> resolved.labels.tolist()
     ['dog', 'cat', 'dog', 'cat', 'dog', 'cat']
     """
-    if isinstance(source, Votes):
-        votes = source
-    else:
-        votes = read_votes(source, **settings)
+    votes = read_and_log(source, **settings)
     if X is None:
         if items is not None:
             raise ValueError("items must be left out without X, whose rows they are. Pass X, or drop items.")

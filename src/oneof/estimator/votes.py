@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,21 @@ from oneof.candidates.mask import Candidates
 from oneof.data.supervision import label_text
 from oneof.estimator.arguments import check_length, is_frame
 from oneof.votes.ballots import Votes
+from oneof.votes.read import read_votes
+
+_log = logging.getLogger(__name__)
 
 ITEM = "item"  # the column of a frame that holds the items' ids, unless another is named
+
+
+def read_and_log(votes: Any, **settings: Any) -> Votes:
+    """Return votes as they are, or read them and log how they were read."""
+    if isinstance(votes, Votes):
+        return votes
+    read = read_votes(votes, **settings)
+    for remark in read.remarks:
+        _log.warning(remark)
+    return read
 
 
 def check_alone_with_votes(y: Any, prior: Any) -> None:

@@ -52,7 +52,14 @@ def reason(row: dict[str, Any], labels: Sequence[str], n_models: int) -> str:
     else:
         supporters = _supporters(row["agreement"], n_models)
         sentences.append(f"{supporters} '{row['label']}', with probability {_two_digits(row['probability'])}.")
-        if row["ask"]:
+        stronger = _more_probable_label(row)
+        if stronger is not None:
+            label, probability = stronger
+            sentences.append(
+                f"'{label}' is more probable now ({_two_digits(probability)}), but had been removed, so that it is not chosen: "
+                "decide it yourself."
+            )
+        elif row["ask"]:
             sentences.append(f"Its lead over the next candidate is {row['margin']:.2f}.")
     outside = row["outside"]
     if outside:
@@ -65,6 +72,16 @@ def reason(row: dict[str, Any], labels: Sequence[str], n_models: int) -> str:
         commonest, count = neighbour_labels.most_common(1)[0]
         sentences.append(f"{count} of the {len(neighbours)} nearest settled rows are '{commonest}'.")
     return " ".join(sentences)
+
+
+def _more_probable_label(row: dict[str, Any]) -> tuple[str, float] | None:
+    """Return a label that was removed, and is more probable than the row's label by all models together; None if there is none."""
+    probabilities = dict(zip(row["original"], row.get("distribution") or (), strict=False))
+    removed = {removal["label"] for removal in row["removed"]}
+    best = max(removed & probabilities.keys(), key=lambda label: probabilities[label], default=None)
+    if best is None or probabilities[best] <= row["probability"]:
+        return None
+    return best, probabilities[best]
 
 
 def _describe_votes(label: str, votes: Sequence[dict[str, Any]]) -> str:
@@ -95,6 +112,8 @@ def _supporters(agreement: float, n_models: int) -> str:
     if n_models == 0:
         return "The votes favour"
     agreeing = round(agreement * n_models)
+    if n_models == 1:
+        return "The model predicts" if agreeing else "The votes outweigh the model, and favour"
     if agreeing == n_models:
         return f"All {n_models} models predict"
     return f"{agreeing} of {n_models} models predict"

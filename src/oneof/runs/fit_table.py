@@ -44,6 +44,7 @@ from oneof.training.processes import check_rows, current_group
 from oneof.training.threads import blas_threads
 from oneof.version import __version__
 from oneof.votes.read import VotesFile
+from oneof.votes.spelling import write_map
 
 SPEC_FILE = "asked.json"  # in the checkpoint: the spec of the run
 LOCK = "lock"  # in the checkpoint: held while a process is at work
@@ -74,6 +75,7 @@ class RunOptions:
     stream: bool | None = None  # keep pixels of pictures in a file; None: where they take half of what is free
     command: tuple[str, ...] = ()  # recorded in run.json
     refine: Callable[[Model], tuple[Model, str]] | None = None  # improves the model before it is written, and says how
+    map_out: Path | None = None  # where to write what votes in free text were mapped to
     files: dict[str, Any] | None = None  # recorded in run.json: the files of which the table is a sample
     progress: bool = False  # show progress bars
     echo: Callable[[str], None] = lambda line: None  # called with each line for a person
@@ -205,6 +207,8 @@ def prepare_run(
     else:
         voted = read_table_with_votes(file, spec.votes, spec.roles)
         table = read_table(voted.source, voted.roles, bare=True)  # votes alone can be learned from, without features
+        if options.map_out is not None:
+            write_map(voted.votes.meanings, options.map_out)
     if fingerprint(file) != spec_json["data"]:
         raise ValueError(f"{file} must not change while it is read; it did. Repeat the command.")
     trains_on_pixels = bool(spec.roles.image) and not spec.roles.image_model
@@ -243,7 +247,7 @@ def prepare_run(
     if voted is not None:
         data, ensemble, annotators = add_votes(data, voted, config.ensemble, config.seed)
         config = replace(config, ensemble=ensemble)
-        metadata["people"] = annotators
+        metadata["people"] = {**annotators, "on": voted.on}
         metadata["rule"] = "votes"
     if refit is not None:
         data = refit.apply_decisions(data)
@@ -274,6 +278,8 @@ def describe_spec(file: Path, spec: FitSpec, refit: Refit | None) -> dict[str, A
         described["votes"]["data"] = fingerprint(Path(spec.votes.path))
         if spec.votes.taxonomy is not None:
             described["votes"]["tree"] = fingerprint(Path(spec.votes.taxonomy))
+        if spec.votes.map is not None:
+            described["votes"]["synonyms"] = fingerprint(Path(spec.votes.map))
     if spec.answers is not None:
         described["answers"] = fingerprint(Path(spec.answers))
     return described

@@ -16,6 +16,9 @@ def id_column(metadata: Mapping[str, Any]) -> str | None:
     votes = metadata["asked"].get("votes")
     if not votes:
         return None
+    people = metadata.get("people", {})
+    if "on" in people:
+        return None if people["on"] is None else str(people["on"])
     return str(votes.get("on") or votes["item"])
 
 

@@ -25,7 +25,8 @@ from oneof.training.device import best_device, free_memory
 from oneof.votes.attach import CANDIDATES, attach_votes
 from oneof.votes.ballots import Votes
 from oneof.votes.label_studio import is_label_studio, read_ground_truth
-from oneof.votes.read import VotesFile, annotator_columns, read_votes
+from oneof.votes.read import VotesFile, read_votes, table_layout
+from oneof.votes.records import ITEM_NAMES, first_name
 
 
 def dataset_from_table(
@@ -131,6 +132,7 @@ class TableWithVotes:
     item: NDArray[np.intp]  # [n] of each row, -1 where nobody voted
     remarks: list[str]
     ground_truth: dict[int, str]  # labels that a Label Studio export marks as true, by row
+    on: str | None  # the column of the items' ids; None: they are the numbers of the rows
 
 
 def read_table_with_votes(file: Path, votes_file: VotesFile, roles: ColumnRoles) -> TableWithVotes:
@@ -138,12 +140,15 @@ def read_table_with_votes(file: Path, votes_file: VotesFile, roles: ColumnRoles)
     votes_path = Path(votes_file.path)
     in_same_file = votes_path.resolve() == file.resolve()
     votes = read_votes(votes_file, report_unused=not in_same_file)
-    on = votes_file.on or votes_file.item
-    source, item, remarks = attach_votes(open_table(file), votes, on)
-    not_features = {*roles.ignore, on}
-    if in_same_file:
-        not_features.update(annotator_columns(votes_file))
-    not_features -= {"", *roles.non_numeric}  # pictures may be named by their files
+    features = open_table(file)
+    wanted = votes_file.on or votes_file.item
+    on: str | None = first_name(wanted, ITEM_NAMES, features.names) or wanted
+    not_features = set(roles.ignore)
+    layout = table_layout(votes_file) if in_same_file else None
+    if layout is not None:
+        not_features.update(layout.columns, layout.truth)
+        on = layout.item if votes_file.on is None else votes_file.on
+    source, item, remarks = attach_votes(features, votes, on)
     ground_truth = {}
     if is_label_studio(votes_path):
         label_of_item = read_ground_truth(votes_path)
@@ -151,8 +156,11 @@ def read_table_with_votes(file: Path, votes_file: VotesFile, roles: ColumnRoles)
         for row, i in enumerate(item):
             if i >= 0 and items[i] in label_of_item:
                 ground_truth[row] = label_of_item[items[i]]
+    if on is not None:
+        not_features.add(on)
+    not_features -= {"", *roles.non_numeric}  # pictures may be named by their files
     roles = replace(roles, candidates=CANDIDATES, empty="unlabelled", ignore=tuple(sorted(not_features)))
-    return TableWithVotes(source, roles, votes, item, [*votes.remarks, *remarks], ground_truth)
+    return TableWithVotes(source, roles, votes, item, [*votes.remarks, *remarks], ground_truth, on)
 
 
 def add_votes(

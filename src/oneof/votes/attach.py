@@ -16,7 +16,7 @@ from oneof.votes.ballots import Votes, tally
 CANDIDATES = "candidates"  # the column that votes add to a table
 
 
-def attach_votes(source: TableSource, votes: Votes, on: str) -> tuple[TableSource, NDArray[np.intp], list[str]]:
+def attach_votes(source: TableSource, votes: Votes, on: str | None) -> tuple[TableSource, NDArray[np.intp], list[str]]:
     """Add the labels with votes to a table, as a column of candidates.
 
     Parameters
@@ -26,7 +26,7 @@ def attach_votes(source: TableSource, votes: Votes, on: str) -> tuple[TableSourc
     votes
         Votes on items, of which each may be in one row. Items without a row only help to estimate how accurate the annotators are.
     on
-        The column of the table that holds the items' ids.
+        The column of the table that holds the items' ids. None: the ids are the numbers of its rows.
 
     Returns
     -------
@@ -41,10 +41,7 @@ def attach_votes(source: TableSource, votes: Votes, on: str) -> tuple[TableSourc
         raise ValueError(
             f"{source.name} must have no column 'candidates' beside votes, which give them. Leave one out."
         )
-    check_column(on, source.names, source.name)
-    keys: list[str] = []
-    for _, _, chunk in source.chunks([], [on]):
-        keys.extend(label_text(cell) for cell in chunk.to_pylist())
+    keys = _row_keys(source, on)
     item_index = {label_text(key): i for i, key in enumerate(votes.items.to_pylist())}
     item = np.array([item_index.get(key, -1) for key in keys], dtype=np.intp)
     matched_items, n_rows = np.unique(item[item >= 0], return_counts=True)
@@ -79,6 +76,16 @@ def attach_votes(source: TableSource, votes: Votes, on: str) -> tuple[TableSourc
 
     kinds: dict[str, Kind] = {**source.kinds, CANDIDATES: "text"}
     return replace(source, names=[*source.names, CANDIDATES], kinds=kinds, chunks=chunks), item, remarks
+
+
+def _row_keys(source: TableSource, on: str | None) -> list[str]:
+    """Return the ids of the rows: the texts of a column, or their numbers."""
+    column = source.names[0] if on is None else on
+    check_column(column, source.names, source.name)
+    keys: list[str] = []
+    for _, _, chunk in source.chunks([], [column]):
+        keys.extend(label_text(cell) for cell in chunk.to_pylist())
+    return keys if on is not None else [str(row) for row in range(len(keys))]
 
 
 def counted(votes: Votes, item: NDArray[np.intp]) -> pa.Array:

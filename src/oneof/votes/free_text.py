@@ -3,32 +3,48 @@
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
+
+from oneof.candidates.cells import MIN_LENGTH, MISSPELT_RATIO, is_near_miss
+from oneof.votes.final_answer import final_answer, is_sentence, without_reasoning
 
 MIN_ANSWERS = 20  # fewer answers do not show what is frequent
 MIN_CLASS_COUNT = 3
 MIN_CLASS_SHARE = 0.01  # of all answers: what is written less often is no class that is found
 MIN_CLASS_MASS = 0.6  # of all answers that the classes that are found must have
-MAX_LABEL_WORDS = 4  # a rare answer of more words is a sentence, not a label
-MIN_LENGTH = 5  # of a word that may be misspelt, by one letter
+MIN_VAGUE_SHARE = 0.05  # of all answers: "unknown" written so often is a class that is found, less often no vote
+MIN_PREFIX_LENGTH = 3  # of an abbreviation of a class, such as "pos"
 MAX_CASED_LENGTH = 2  # of a label that may differ from another by case alone
-MISSPELT_RATIO = 5  # times as frequent as a near miss of it: what makes that a misspelling and no class
 _MAX_NEGATION_LENGTH = 200  # characters before a name that may negate it: long texts are searched in linear time
 MAX_UNMATCHED = 0.05  # of all answers: so many may name none of the given classes
 
-_DECORATION = " \t\r\n*_`\"'\u201c\u201d\u2018\u2019.,;:!()[]{}<>"
+_QUOTES = "\"'`\u201c\u201d\u201e\u201f\u2018\u2019\u201a\u201b\u00ab\u00bb\u2039\u203a\u300c\u300d\u300e\u300f"
+_DECORATION = " \t\r\n*_.,;:!()[]{}<>#\u2022\uff1a\u3002" + _QUOTES
 _PREFIX = re.compile(
-    r"^(?:the\s+)?(?:final\s+|correct\s+|best\s+)?(?:answer|label|category|class|classification|prediction)"
+    r"^(?:the\s+|my\s+)?(?:final\s+|correct\s+|best\s+)?(?:answer|label|category|class|classification|prediction)"
     r"(?:\s+is)?\s*[:=\-]*\s+|^(?:answer|label|category|class)\s*[:=]\s*",
     re.IGNORECASE,
 )
 _REFUSAL = re.compile(
-    r"^(?:n/a|not applicable|unsure|uncertain|unclear|not sure|i(?:'m| am) (?:not sure|unsure|sorry|unable).*"
-    r"|(?:i )?(?:don't|do not) know.*|(?:i )?(?:can't|cannot|can not) .*|none of (?:the above|these|them).*"
-    r"|neither(?: of .*)?|no answer|as an ai.*|(?:sorry|i apologi[sz]e).*|\?+)$",
+    r"^(?:n\s*/\s*a|null|nan|not applicable|unsure|uncertain|not sure|undetermined|undecided|no answer|no label|no response|refus(?:ed|al)|skip(?:ped)?|\?+|[-\u2013\u2014]+"
+    r"|(?:i(?:'m| am) )?(?:not (?:entirely |quite |really )?sure|unsure|sorry|unable)\b.*"
+    r"|(?:i )?(?:don't|do not) know\b.*|(?:i |we |it )?(?:can't|cannot|can not|could not|couldn't) .*"
+    r"|(?:it is |it's )?(?:impossible|not possible) to .*|(?:there is |i have )?(?:not enough|insufficient|no) (?:information|context|evidence)\b.*"
+    r"|(?:the (?:text|question|sentence|message|passage) )?does(?:n't| not) (?:fit|match|belong)\b.*"
+    r"|none of (?:the|these|them|those)\b.*|no (?:category|label|class) (?:applies|fits|matches)\b.*"
+    r"|neither|neither of .*|neither .* nor .*|as an ai\b.*|(?:sorry|i apologi[sz]e)\b.*)$",
     re.IGNORECASE | re.DOTALL,
 )
-_NEGATED = re.compile(r"\b(?:not|rather than|instead of|neither|nor|isn't)\s+(?:an?\s+|the\s+)?", re.IGNORECASE)
+# Words that mean no label unless they are one: only where classes are known and these are not among them.
+_VAGUE = {"none", "unknown", "unclear", "ambiguous", "indeterminate", "na", "nil", "undefined"}
+_HEDGE = re.compile(
+    r"\b(?:but|maybe|perhaps|probably|possibly|likely|my (?:best )?guess|i(?:'d| would) (?:say|guess|go with|lean)|if i had to)\b|:",
+    re.IGNORECASE,
+)
+_SHORT_HEAD = re.compile(r"\W*(\w{1,2})(?:[).:\]](?!\w)|\s+[-\u2013\u2014=]\s|\s+is\b)")
+_SHORT_NAMES = re.compile(r"\W*\S{1,2}(?:\s*(?:,|/|or|and|\|)\s*\S{1,2})+\W*")
+_NEGATED = re.compile(r"\b(?:not|rather than|instead of|neither|nor|isn't|never)\s+(?:an?\s+|the\s+)?", re.IGNORECASE)
 
 
 class Meaning(NamedTuple):
@@ -43,97 +59,121 @@ def fold(text: str) -> str:
     """Return a text without decoration, a leading "Answer:" and differences of case. "C++" and "C", "3.5" and "3" stay apart."""
     stripped = text.strip(_DECORATION)
     without_prefix = _PREFIX.sub("", stripped, count=1).strip(_DECORATION)
-    return re.sub(r"\s+", " ", (without_prefix or stripped)).casefold()
+    joined = re.sub(r"(?<=\w)[\s_\-/]+(?=\w)", " ", without_prefix or stripped)
+    return re.sub(r"\s+", " ", joined).casefold()
 
 
 def is_refusal(text: str) -> bool:
-    """Return whether an answer says that no label applies or can be told."""
-    return bool(_REFUSAL.match(text.replace("\u2019", "'").strip(_DECORATION + "?") or text.strip()))
+    """Return whether an answer says that no label applies or can be told, and names none after "but" or "maybe"."""
+    stripped = text.replace("\u2019", "'").strip(_DECORATION + "?") or text.strip()
+    return bool(_REFUSAL.match(stripped))
 
 
 def find_classes(counts: Mapping[str, int]) -> list[str]:
-    """Return the labels that frequent answers name, if some answers are decorated or vary around them; else none.
+    """Return the labels that frequent answers name, if some of them are written in several ways; else none.
 
     Each class is written as its most frequent form. Nothing is returned for plain labels, however rare some are.
     """
     total = sum(counts.values())
     if total < MIN_ANSWERS:
         return []
-    forms: dict[str, Counter[str]] = {}
+    names: dict[str, Counter[str]] = {}  # of a folded answer: how it is written, without decoration
+    texts: dict[str, set[str]] = {}  # and the texts that it was found in, but for case
     for text, count in counts.items():
-        if not is_refusal(text):
-            stripped = text.strip(_DECORATION)
-            key = fold(text) if len(stripped) > MAX_CASED_LENGTH else stripped  # "C" and "c" stay apart
-            forms.setdefault(key, Counter())[text] += count
+        answer = final_answer(text)
+        name = _without_prefix(answer)
+        if not name or is_refusal(answer):
+            continue
+        key = fold(answer) if len(name) > MAX_CASED_LENGTH else name  # "C" and "c" stay apart
+        names.setdefault(key, Counter())[name] += count
+        texts.setdefault(key, set()).add(text.strip().casefold())
     threshold = max(MIN_CLASS_COUNT, MIN_CLASS_SHARE * total)
     classes: dict[str, str] = {}
     mass = 0
-    for folded, written in forms.items():
-        if written.total() >= threshold and len(folded.split()) <= MAX_LABEL_WORDS:
-            plain = [text for text, _ in written.most_common() if text == text.strip(_DECORATION)]
-            most_common = written.most_common(1)[0][0].strip(_DECORATION)
-            classes[folded] = plain[0] if plain else most_common
+    for key, written in names.items():
+        is_vague = key in _VAGUE and written.total() < MIN_VAGUE_SHARE * total
+        if written.total() >= threshold and not is_vague and not is_sentence(key):
+            classes[key] = written.most_common(1)[0][0]
             mass += written.total()
-    for folded in list(classes):  # nor is a misspelling that one model repeats
-        for other in forms:
-            is_rare_beside = MISSPELT_RATIO * forms[folded].total() <= forms[other].total()
-            if is_rare_beside and _is_near_miss(folded, other):
-                del classes[folded]
+    for key in list(classes):  # a misspelling that one model repeats is no class
+        for other in names:
+            is_rare_beside = MISSPELT_RATIO * names[key].total() <= names[other].total()
+            if is_rare_beside and is_near_miss(key, other):
+                del classes[key]
                 break
-    names = list(classes.values())
-    for folded in list(classes):  # "cat or dog" beside cat and dog is no class
-        others = [name for name in names if name != classes[folded]]
-        parts = named_classes(classes[folded], others)
-        if len(parts) > 1:
-            del classes[folded]
-    is_decorated = False
-    for folded, name in classes.items():
-        for text in forms[folded]:
-            if text.casefold() != name.casefold() and text.strip().casefold() == text.casefold():
-                is_decorated = True
-    if not is_decorated or len(classes) < 2 or mass < MIN_CLASS_MASS * total:
+    all_names = list(classes.values())
+    for key in list(classes):  # nor is "cat or dog" beside cat and dog
+        others = [name for name in all_names if name != classes[key]]
+        if len(named_classes(classes[key], others)) > 1:
+            del classes[key]
+    is_varied = any(len(texts[key]) > 1 for key in classes)
+    if not is_varied or len(classes) < 2 or mass < MIN_CLASS_MASS * total:
         return []
     return sorted(classes.values())
+
+
+def _without_prefix(text: str) -> str:
+    """Return a text without decoration and a leading "Answer:"."""
+    stripped = text.strip(_DECORATION)
+    return _PREFIX.sub("", stripped, count=1).strip(_DECORATION) or stripped
+
+
+@lru_cache(maxsize=4096)
+def _pattern_of(name: str) -> re.Pattern[str]:
+    """Return a pattern of a class as whole words; case is ignored from three letters on, and "_" and "-" are blanks."""
+    words = [re.escape(word) for word in re.split(r"[\s_\-]+", name)]
+    flexible = r"[\s_\-]+".join(words) if all(words) else re.escape(name)
+    flags = re.IGNORECASE if len(name) >= 3 else re.NOFLAG
+    return re.compile(rf"(?<![\w+#.\-]){flexible}(?![\w+#]|[.\-]\w)", flags)
 
 
 def named_classes(text: str, classes: Sequence[str]) -> list[str]:
     """Return the classes that a text names as whole words, without those that it negates.
 
     Case is ignored for names of three letters or more; shorter ones, which are words of sentences too, are found only in
-    lists such as "A or B".
+    lists such as "A or B". In a sentence that names a class as it is written, a name in other case is a word ("an entity").
     """
     by_length = sorted(classes, key=len, reverse=True)
+    is_list_of_short_names = bool(_SHORT_NAMES.fullmatch(text.strip()))
     remaining = text
     first_position: dict[str, int] = {}
+    as_written: set[str] = set()
     for name in by_length:
-        flags = re.IGNORECASE if len(name) >= 3 else re.NOFLAG
-        pattern = re.compile(rf"(?<![\w+#.\-]){re.escape(name)}(?![\w+#]|[.\-]\w)", flags)
-        if len(name) < 3 and not re.fullmatch(r"\W*\S{1,2}(?:\s*(?:,|/|or|and|\|)\s*\S{1,2})+\W*", text.strip()):
+        if len(name) < 3 and not is_list_of_short_names:
             continue
+        pattern = _pattern_of(name)
         for match in pattern.finditer(remaining):
             start = max(0, match.start() - _MAX_NEGATION_LENGTH)
             before = remaining[start : match.start()].rstrip("*_`\"' ") + " "
             is_negated = any(negation.end() == len(before) for negation in _NEGATED.finditer(before))
             if not is_negated:
                 first_position.setdefault(name, match.start())
+                if match.group() == name:
+                    as_written.add(name)
         remaining = pattern.sub(lambda match: "\0" * len(match.group()), remaining)
+    if as_written and is_sentence(text):
+        for name in list(first_position):
+            if name not in as_written and name != name.lower():
+                del first_position[name]
     return sorted(first_position, key=lambda name: first_position[name])
 
 
-def _is_near_miss(word: str, name: str) -> bool:
-    """Return whether two texts differ by one letter, or two that are swapped, after the first letter of a long word."""
-    if word[:1] != name[:1] or min(len(word), len(name)) < MIN_LENGTH or not (word + name).replace(" ", "").isalpha():
+def _is_short_form(word: str, name: str) -> bool:
+    """Return whether a word abbreviates a class ("pos" for "positive"), or adds an ending to it ("numerical" for "numeric")."""
+    if not (word + name).replace(" ", "").isalpha():
         return False
-    if abs(len(word) - len(name)) > 1:
-        return False
-    start = 0
-    while start < min(len(word), len(name)) and word[start] == name[start]:
-        start += 1
-    if len(word) == len(name):
-        is_swapped = word[start : start + 2] == name[start : start + 2][::-1] and word[start + 2 :] == name[start + 2 :]
-        return is_swapped or word[start + 1 :] == name[start + 1 :]
-    longer, shorter = (word, name) if len(word) > len(name) else (name, word)
-    return longer[start + 1 :] == shorter[start:]
+    if len(word) < len(name):
+        return len(word) >= MIN_PREFIX_LENGTH and name.startswith(word)
+    return len(name) >= MIN_LENGTH and len(word) - len(name) <= 2 and word.startswith(name)
+
+
+def _short_name(text: str) -> str:
+    """Return a name of one or two characters at the head ("B) Paris", "2 - neutral") or the end ("Option B") of a text."""
+    head = _SHORT_HEAD.match(text)
+    if head is not None:
+        return head.group(1)
+    last_word = text.strip(_DECORATION).split()[-1]
+    return last_word if len(last_word) < 3 else ""
 
 
 def meaning_of(text: str, classes: Sequence[str]) -> list[str] | None:
@@ -141,6 +181,18 @@ def meaning_of(text: str, classes: Sequence[str]) -> list[str] | None:
     stripped = text.strip(_DECORATION)
     if stripped in classes:
         return [stripped]
+    answer = final_answer(text)
+    labels = _meaning_of_part(answer, classes)
+    if labels is None:
+        labels = _meaning_of_part(without_reasoning(text), classes)
+    return labels
+
+
+def _meaning_of_part(text: str, classes: Sequence[str]) -> list[str] | None:
+    """Return the classes that a text stands for, of which nothing is reasoning."""
+    stripped = text.strip(_DECORATION)
+    if not stripped or stripped in classes:
+        return [stripped] if stripped else []
     folded = fold(text)
     by_fold: dict[str, list[str]] = {}
     for name in classes:
@@ -148,23 +200,24 @@ def meaning_of(text: str, classes: Sequence[str]) -> list[str] | None:
     if len(by_fold.get(folded, ())) == 1:
         return by_fold[folded]
     if is_refusal(text):
-        return []
+        hedge = _HEDGE.search(text)
+        return named_classes(text[hedge.end() :], classes) if hedge else []
     named = named_classes(text, classes)
     if named:
         return named
-    near = [name for name in classes if _is_near_miss(folded, fold(name))]
-    if len(near) == 1:
-        return near
-    if folded == "none":
+    short_name = _short_name(text)
+    if short_name in classes:
+        return [short_name]
+    for is_alike in (is_near_miss, _is_short_form):
+        alike = [name for name in classes if is_alike(folded, fold(name))]
+        if len(alike) == 1:
+            return alike
+    if folded in _VAGUE:
         return []
     return None
 
 
-def is_sentence(text: str) -> bool:
-    """Return whether an answer is too long for a label."""
-    return len(text.split()) > MAX_LABEL_WORDS
-
-
 def is_variant(text: str, label: str) -> bool:
-    """Return whether a text is a label but for decoration, case or one letter."""
-    return fold(text) == fold(label) or _is_near_miss(fold(text), fold(label))
+    """Return whether a text is a label but for decoration, reasoning, case or one letter."""
+    answer = fold(final_answer(text))
+    return answer == fold(label) or is_near_miss(answer, fold(label))

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from oneof.storage.printable import shortened
 from oneof.votes.ballots import Answers, Votes, collect
+from oneof.votes.guess import label_columns
 from oneof.votes.spelling import AS_WRITTEN, Spelling
 from oneof.votes.tables import load_json
 
@@ -17,7 +18,7 @@ from oneof.votes.tables import load_json
 def read_label_studio(
     path: str | Path, *, from_name: str | None = None, confidence: str | None = None, spelling: Spelling = AS_WRITTEN
 ) -> Votes:
-    """Read choices from a Label Studio export, as JSON or JSON-MIN (which needs `from_name`).
+    """Read choices from a Label Studio export, as JSON or JSON-MIN.
 
     A path of a taxonomy counts as a choice of its last label.
 
@@ -29,7 +30,7 @@ def read_label_studio(
     path
         The exported file.
     from_name
-        The control whose choices are votes; needed where the tasks have several.
+        The control whose choices are votes; needed where the tasks have several, or JSON-MIN does not show which it is.
     confidence
         The field of a prediction, usually "score", that holds its weight in [0, 1]; people have the weight 1.
     spelling
@@ -45,7 +46,9 @@ def read_label_studio(
     if not present:
         raise ValueError(f"votes must hold at least one label; {path} has no choices.")
     if from_name is None and len(present) > 1:
-        raise ValueError(f"one control must give the votes; {path} has choices of {', '.join(present)}. Set from_name.")
+        raise ValueError(
+            f"one control must give the votes; {path} has choices of {', '.join(present)}. Set from_name (--from-name)."
+        )
     control = from_name or present[0]
     if control not in present:
         raise ValueError(f"from_name must be a control with choices; got {control!r}, {path} has {', '.join(present)}.")
@@ -142,6 +145,17 @@ def _from_min(path: Path, task: dict[str, Any], control: str | None) -> dict[str
     return {"id": task.get("id"), "annotations": [annotation]}
 
 
+def _guess_control(path: Path, tasks: list[dict[str, Any]]) -> str:
+    """Return the one control of JSON-MIN whose choices differ between annotations of a task."""
+    names = dict.fromkeys(name for task in tasks for name in task if name not in ("id", "annotator"))
+    cells = {name: [task.get(name) for task in tasks] for name in names}
+    controls = label_columns([task.get("id") for task in tasks], cells)
+    if len(controls) != 1:
+        got = f"{path} has {', '.join(controls or names)}"
+        raise ValueError(f"one control must give the votes; {got}. Set from_name (--from-name).")
+    return controls[0]
+
+
 def _tasks(path: Path, control: str | None) -> list[dict[str, Any]]:
     """Read the tasks of an export, at least one, in the form of JSON."""
     tasks = load_json(path)
@@ -149,6 +163,8 @@ def _tasks(path: Path, control: str | None) -> list[dict[str, Any]]:
         raise ValueError(f"a Label Studio export must be a list of tasks; {path} is not. Export it as JSON.")
     if not tasks:
         raise ValueError(f"votes must have at least one row; {path} has none.")
+    if control is None and all(_is_min(task) for task in tasks):
+        control = _guess_control(path, tasks)
     tasks = [_from_min(path, task, control) if _is_min(task) else task for task in tasks]
     for position, task in enumerate(tasks):
         if not any(isinstance(task.get(part), list) for part in ("annotations", "predictions")):

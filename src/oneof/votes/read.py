@@ -1,25 +1,27 @@
 """Read votes of every form: a row per vote (long), a column per annotator (wide), nested objects, and exports."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from oneof.data.files.columns import open_table
-from oneof.data.files.source import translate_arrow_errors
-from oneof.storage.did_you_mean import did_you_mean
+from oneof.data.files.source import TableSource, translate_arrow_errors
 from oneof.storage.printable import shortened
 from oneof.votes.ballots import Answers, Votes, collect
+from oneof.votes.final_answer import parse_json
 from oneof.votes.label_studio import is_label_studio, read_label_studio
+from oneof.votes.layout import Cells, Form, Layout, Request, find_layout
 from oneof.votes.records import (
-    ANNOTATOR_NAMES,
     ITEM_NAMES,
-    LABEL_NAMES,
+    TEXT_NAMES,
+    Answer,
     Flattened,
     Keys,
     Placed,
@@ -35,14 +37,15 @@ from oneof.votes.records import (
     is_distilabel,
     is_flat_argilla,
     is_prodigy,
+    parsed_text,
     votes_key,
 )
 from oneof.votes.spelling import AS_WRITTEN, Spelling, read_map, read_taxonomy
 from oneof.votes.tables import VoteTable, load, place_of_record, read_records
 
-_MAX_DISTINCT = 0.5  # of the rows: a column with more distinct values than this share is not taken for an annotator's
-_MIN_SHARED = 0.8  # of its distinct values that an annotator's column must share with other such columns
-_MIN_SHARED_WIDE = 0.5  # the same where no columns of annotator and label are there, so that the table can only be wide
+ITEM = "item"
+ANNOTATOR = "annotator"
+LABEL = "label"
 
 
 def read_long(
@@ -171,7 +174,7 @@ class VotesFile:
     columns
         Wide form: names or glob patterns of the annotators' columns. Empty: detected if the table is not in long form.
     separator
-        What separates the labels of one answer.
+        What separates the labels of one answer. None: an answer is one label.
     taxonomy
         A file of labels below labels.
     confidence
@@ -188,6 +191,8 @@ class VotesFile:
         Whether the first label of a list counts most. False: the labels of a list are equally plausible.
     on
         The column of the table of features that holds the items' ids. None: the name that `item` has.
+    form
+        "long", "wide" or "label-studio". None: recognised.
     """
 
     path: str
@@ -195,7 +200,7 @@ class VotesFile:
     annotator: str = "annotator"
     label: str = "label"
     columns: tuple[str, ...] = ()
-    separator: str | None = None
+    separator: str | None = "|"
     taxonomy: str | None = None
     confidence: str | None = None
     map: str | None = None
@@ -204,6 +209,7 @@ class VotesFile:
     from_name: str | None = None
     ranked: bool = False
     on: str | None = None
+    form: Form | None = None
 
     @property
     def spelling(self) -> Spelling:
@@ -215,9 +221,6 @@ class VotesFile:
             classes=self.classes,
             taxonomy=read_taxonomy(self.taxonomy) if self.taxonomy is not None else None,
         )
-
-
-Form = Literal["long", "wide", "label-studio"]
 
 
 def read_votes(source: Any, *, form: Form | None = None, report_unused: bool = True, **settings: Any) -> Votes:
@@ -252,45 +255,53 @@ def read_votes(source: Any, *, form: Form | None = None, report_unused: bool = T
                 settings[name] = tuple(settings[name])
         file = VotesFile(str(source) if is_path else "", **settings)
         source = Path(source) if is_path else source
+    form = form or file.form
     spelling = file.spelling
-    if isinstance(source, Path):
-        is_export = form is None and (is_label_studio(source) or (file.from_name is not None and _is_json_list(source)))
-        if form == "label-studio" or is_export:
-            return read_label_studio(source, from_name=file.from_name, confidence=file.confidence, spelling=spelling)
+    if isinstance(source, Path) and (form == "label-studio" or (form is None and is_label_studio(source))):
+        return read_label_studio(source, from_name=file.from_name, confidence=file.confidence, spelling=spelling)
     records = _records_of(source)
-    if records is not None:
-        flattened = _flatten(records, file, form)
-        if flattened is not None:
-            name = str(source) if isinstance(source, Path) else "the table"
-            votes = collect_answers(name, flattened.answers, spelling)
-            names = list(dict.fromkeys(name for _, record in records for name in record))
-            return _with_remarks(votes, flattened.remarks, names, flattened.used, report_unused)
     names = _names_of(source, records)
-    columns = _wide_columns(source, file, form, names, records)
-    if form == "wide" or columns:
-        if file.confidence is not None:
-            raise ValueError(
-                f"confidence must be left out for a wide table; got {file.confidence!r}. Use the long form."
-            )
-        item = first_name(file.item, ITEM_NAMES, names) or file.item
-        votes = read_wide(source, columns=columns, item=item, spelling=spelling)
-        return _with_remarks(votes, [], names, {item, *columns}, report_unused)
-    item = first_name(file.item, ITEM_NAMES, names) or file.item
-    annotator = first_name(file.annotator, ANNOTATOR_NAMES, names) or file.annotator
-    label = first_name(file.label, LABEL_NAMES, names) or file.label
-    votes = read_long(
-        source,
-        item=item,
-        annotator=annotator,
-        label=label,
-        confidence=file.confidence,
-        spelling=spelling,
-        allow_missing=True,
-    )
-    remarks = []
-    if (item, annotator, label) != (file.item, file.annotator, file.label):
-        remarks.append(f"Columns read: item {item!r}, annotator {annotator!r}, label {label!r}.")
-    return _with_remarks(votes, remarks, names, {item, annotator, label, file.confidence or item}, report_unused)
+    source_name = str(source) if isinstance(source, Path) else "the table"
+    if records is not None and form is None:
+        export = _flatten_export(records, file, names)
+        if export is not None:
+            votes = collect_answers(source_name, export.answers, spelling)
+            return _with_remarks(votes, export.remarks, names, export.used, report_unused)
+    layout = _layout_of(source, file, form, names, records)
+    used = {*layout.used, *layout.truth, file.confidence or ""}
+    if records is None:
+        records = _rows_with_rich_cells(source, layout, file)
+    answers = None if records is None else _answers_of(records, layout, file)
+    if answers is not None:
+        votes = collect_answers(source_name, answers, spelling)
+    elif layout.columns or form == "wide":
+        votes = read_wide(source, columns=layout.columns, item=layout.item or file.item, spelling=spelling)
+    else:
+        votes = read_long(
+            source,
+            item=layout.item or file.item,
+            annotator=layout.annotator or file.annotator,
+            label=layout.label or file.label,
+            confidence=file.confidence,
+            spelling=spelling,
+            allow_missing=True,
+        )
+    return _with_remarks(votes, list(layout.remarks), names, used, report_unused)
+
+
+def _layout_of(source: Any, file: VotesFile, form: Form | None, names: list[str], records: Placed | None) -> Layout:
+    """Find the columns of a table or of flat records; raise ValueError for a confidence in the wide form."""
+    request = Request(file.path or "the table", file.item, file.annotator, file.label, file.columns, file.classes, form)
+
+    def read_cells(wanted: Sequence[str]) -> Cells:
+        if records is None:
+            return _table_cells(source, list(wanted))
+        return {name: [record.get(name) for _, record in records] for name in wanted}
+
+    layout = find_layout(request, names, read_cells)
+    if layout.columns and file.confidence is not None:
+        raise ValueError(f"confidence must be left out for a wide table; got {file.confidence!r}. Use the long form.")
+    return layout
 
 
 def _with_remarks(votes: Votes, remarks: list[str], names: list[str], used: set[str], report_unused: bool) -> Votes:
@@ -307,10 +318,6 @@ def _with_remarks(votes: Votes, remarks: list[str], names: list[str], used: set[
 
 def _is_json(path: Path) -> bool:
     return path.name.lower().removesuffix(".gz").endswith((".json", ".jsonl", ".ndjson"))
-
-
-def _is_json_list(path: Path) -> bool:
-    return path.name.lower().removesuffix(".gz").endswith(".json")
 
 
 def _records_of(source: Any) -> Placed | None:
@@ -364,41 +371,104 @@ def _without_nulls(value: Any) -> Any:
     return value
 
 
-def _flatten(records: Placed, file: VotesFile, form: Form | None) -> Flattened | None:
-    """Flatten records that are nested or an export; None for flat records, which are read as tables are."""
-    names = list(dict.fromkeys(name for _, record in records for name in record))
+def _flatten_export(records: Placed, file: VotesFile, names: list[str]) -> Flattened | None:
+    """Flatten records of an export, or with nested votes; None for flat records."""
     source = file.path or "the table"
     keys = Keys(file.item, file.annotator, file.label, file.confidence, file.ranked)
-    if form is None:
-        if is_prodigy(records):
-            return flatten_prodigy(records, keys)
-        if is_argilla(records):
-            return flatten_argilla(records, keys, source)
-        if is_distilabel(records):
-            return flatten_distilabel(records, keys, source)
-    item = first_name(file.item, ITEM_NAMES, names)
+    if is_prodigy(records):
+        return flatten_prodigy(records, keys)
+    if is_argilla(records):
+        return flatten_argilla(records, keys, source)
+    if is_distilabel(records):
+        return flatten_distilabel(records, keys, source)
+    item = first_name(file.item, (*ITEM_NAMES, *TEXT_NAMES), names)
     nested = votes_key(records)
-    if form is None and item is not None and nested is not None and nested != file.label and not file.columns:
+    if item is not None and nested is not None and nested != file.label and not file.columns:
         return flatten_nested(records, keys._replace(item=item), nested)
-    columns = _wide_columns(None, file, form, names, records)
-    annotator = first_name(file.annotator, ANNOTATOR_NAMES, names)
-    label = first_name(file.label, LABEL_NAMES, names)
-    is_wide = bool(columns) or form == "wide"
-    wanted = columns if is_wide else [label or file.label]
-    needs_weights = False
-    for name in wanted:
-        cells = [record.get(name) for _, record in records]
-        has_objects = any(isinstance(cell, dict) for cell in cells)
-        has_lists_of_objects = any(isinstance(cell, list) and any(isinstance(e, dict) for e in cell) for cell in cells)
-        is_ranking = file.ranked and any(isinstance(cell, list) for cell in cells)
-        needs_weights = needs_weights or has_objects or has_lists_of_objects or is_ranking
-    if not needs_weights or item is None:
+    return None
+
+
+def _answers_of(records: Placed, layout: Layout, file: VotesFile) -> list[Answer] | None:
+    """Return the answers in flat records that are more than texts; None for those that are read as tables are."""
+    ranked = file.ranked or layout.ranked
+    has_rich_cells = False
+    for _, record in records:
+        for name in layout.answers:
+            has_rich_cells = has_rich_cells or _is_rich(record.get(name), ranked)
+    if ranked and file.separator:
+        has_rich_cells = True
+    if layout.is_complete and not has_rich_cells:
         return None
-    if is_wide:
-        return flatten_wide(records, keys._replace(item=item), columns)
-    if annotator is None or label is None:
+    completed = _complete(records, layout, file.separator if ranked else None)
+    keys = Keys(layout.item or ITEM, layout.annotator or ANNOTATOR, layout.label or LABEL, file.confidence, ranked)
+    if layout.columns:
+        return flatten_wide(completed, keys, layout.columns).answers
+    return flatten_long(completed, keys).answers
+
+
+def _is_rich(cell: Any, ranked: bool) -> bool:
+    """Return whether a cell is an object, a list of objects, a ranking, or a text in JSON."""
+    if isinstance(cell, str):
+        return parse_json(cell) is not None
+    if isinstance(cell, list):
+        return ranked or any(isinstance(element, dict) for element in cell)
+    return isinstance(cell, dict)
+
+
+def _complete(records: Placed, layout: Layout, separator: str | None) -> Placed:
+    """Return records with an item, an annotator and a label each; texts in JSON are parsed, and split at a separator."""
+    n_votes: Counter[str] = Counter()
+    completed = []
+    for row, (place, original) in enumerate(records):
+        record = dict(original)
+        if layout.item is None:
+            record[ITEM] = row
+        if not layout.columns and layout.annotator is None:
+            item = str(record.get(layout.item or ITEM))
+            n_votes[item] += 1
+            record[ANNOTATOR] = f"annotator {n_votes[item]}"
+        if layout.labels:
+            record[LABEL] = {name: _number(record.get(name)) for name in layout.labels}
+        for name in layout.columns or (layout.label or LABEL,):
+            if isinstance(record.get(name), str):
+                record[name] = parsed_text(record[name], separator)
+        completed.append((place, record))
+    return completed
+
+
+def _number(cell: Any) -> float | None:
+    return None if cell in (None, "") else float(cell)
+
+
+def _rows_with_rich_cells(source: Any, layout: Layout, file: VotesFile) -> Placed | None:
+    """Return the rows of a table that cannot be read column by column: rankings, texts in JSON, no column of items or annotators."""
+    if not layout.used:
         return None
-    return flatten_long(records, keys._replace(item=item, annotator=annotator, label=label))
+    opened = open_table(source)
+    if not layout.used <= set(opened.names):
+        return None  # read_long and read_wide say which column is missing
+    is_ranked = file.ranked or layout.ranked
+    if layout.is_complete and not is_ranked and not _has_json_texts(opened, list(layout.answers)):
+        return None
+    others = [layout.annotator] if layout.annotator is not None else []
+    cells = _table_cells(source, [*layout.answers, *others])
+    if file.confidence is not None:
+        cells[file.confidence] = load(source, [file.confidence]).confidences(file.confidence).tolist()
+    if layout.item is not None:
+        cells[layout.item] = load(source, [layout.item]).keys(layout.item).to_pylist()
+    rows = zip(*cells.values(), strict=True)
+    return [(f"{opened.name}, row {i}", dict(zip(cells, row, strict=True))) for i, row in enumerate(rows)]
+
+
+def _has_json_texts(opened: TableSource, names: list[str]) -> bool:
+    """Return whether a cell of these columns is a text in JSON."""
+    for _, _, chunk in opened.chunks([], names):
+        if not (pa.types.is_string(chunk.type) or pa.types.is_large_string(chunk.type)):
+            continue
+        for text in pc.unique(chunk).to_pylist():
+            if text and text.lstrip()[:1] in ("{", "[", "`") and parse_json(text) is not None:
+                return True
+    return False
 
 
 def _names_of(source: Any, records: Placed | None) -> list[str]:
@@ -414,86 +484,17 @@ def _has_table_ending(path: Path) -> bool:
     return path.name.lower().removesuffix(".gz").endswith((".csv", ".tsv", ".parquet", ".pq"))
 
 
-def annotator_columns(file: VotesFile) -> list[str]:
-    """Return the annotators' columns of a table in wide form; none if it is in long form."""
+def table_layout(file: VotesFile) -> Layout | None:
+    """Return where votes are in a table, whose other columns may be features; None for files of other kinds."""
     path = Path(file.path)
     if not _has_table_ending(path):
-        return []
-    return _wide_columns(path, file, None, list(open_table(path).names), None)
+        return None
+    return _layout_of(path, file, file.form, list(open_table(path).names), None)
 
 
-def _wide_columns(
-    source: Any, file: VotesFile, form: Form | None, names: list[str], records: Placed | None
-) -> list[str]:
-    """Return the annotators' columns that the patterns match, or that are detected; none if the table is in long form."""
-    if form == "long" or not names:
-        return []
-    item = first_name(file.item, ITEM_NAMES, names)
-    other_names = [name for name in names if name != item]
-    matches: list[str] = []
-    for pattern in file.columns:
-        matching = [name for name in other_names if fnmatchcase(name, pattern)]
-        if not matching:
-            hint = did_you_mean(pattern, names)
-            raise ValueError(
-                f"annotators must be columns of {file.path or 'the table'}; none matches {pattern!r}.{hint}"
-            )
-        matches.extend(matching)
-    is_long = file.annotator in names and file.label in names
-    if matches or (is_long and form is None):
-        return list(dict.fromkeys(matches))
-    has_long_names = False
-    if first_name(file.annotator, ANNOTATOR_NAMES, names) and first_name(file.label, LABEL_NAMES, names):
-        has_long_names = True
-    min_shared = _MIN_SHARED if has_long_names else _MIN_SHARED_WIDE
-    if records is None:
-        values, n_rows = _table_values(source, other_names)
-        return _shared_columns(values, n_rows, min_shared)
-    values = {}
-    for name in other_names:
-        values[name] = set()
-        for _, record in records:
-            values[name].update(_labels_in(record.get(name)))
-    return _shared_columns(values, dict.fromkeys(other_names, len(records)), min_shared)
-
-
-def _labels_in(cell: Any) -> list[str]:
-    """Return what may be labels in a cell of a record: a value, the elements of a list, or the keys of an object of numbers."""
-    if cell in (None, ""):
-        return []
-    if isinstance(cell, dict):
-        if all(isinstance(score, (int, float)) or score is None for score in cell.values()):
-            return list(cell)
-        return []
-    if isinstance(cell, list):
-        return [str(element) for element in cell if not isinstance(element, (dict, list))]
-    return [str(cell)]
-
-
-def _table_values(source: Any, names: list[str]) -> tuple[dict[str, set[str]], dict[str, int]]:
-    """Return the distinct values of columns as text, and their numbers of rows."""
-    values: dict[str, set[str]] = {}
-    n_rows: dict[str, int] = {}
-    for name, start, chunk in open_table(source).chunks([], names):
-        n_rows[name] = start + len(chunk)
-        cells = values.setdefault(name, set())
-        for cell in chunk.to_pylist():
-            cells.update(_labels_in(cell))
-    return values, n_rows
-
-
-def _shared_columns(values: dict[str, set[str]], n_rows: dict[str, int], min_shared: float) -> list[str]:
-    """Return the columns that have few distinct values and share them with each other: two or more, or none."""
-    few_values: dict[str, set[str]] = {}
-    for name, distinct in values.items():
-        if 0 < len(distinct) <= max(2, _MAX_DISTINCT * n_rows[name]):
-            few_values[name] = distinct
-    columns = []
-    for name, distinct in few_values.items():
-        in_other_columns: set[str] = set()
-        for other_name, other_distinct in few_values.items():
-            if other_name != name:
-                in_other_columns |= other_distinct
-        if len(distinct & in_other_columns) >= min_shared * len(distinct):
-            columns.append(name)
-    return columns if len(columns) > 1 else []
+def _table_cells(source: Any, names: list[str]) -> dict[str, list[Any]]:
+    """Return the values of columns of a table."""
+    cells: dict[str, list[Any]] = {name: [] for name in names}
+    for name, _, chunk in open_table(source).chunks([], names):
+        cells[name].extend(chunk.to_pylist())
+    return cells

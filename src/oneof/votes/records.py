@@ -5,6 +5,7 @@ Every form becomes a list of `Answer`: what one annotator said about one item, a
 
 import json
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -14,6 +15,7 @@ import pyarrow as pa
 
 from oneof.storage.printable import shortened
 from oneof.votes.ballots import Answers, Votes, collect
+from oneof.votes.final_answer import parse_json
 from oneof.votes.spelling import Spelling
 
 ITEM_NAMES = ("item", "id", "item_id", "example_id", "sample_id", "task_id", "question_id", "uid", "idx", "index")
@@ -22,9 +24,19 @@ ANNOTATOR_NAMES = (
 )  # fmt: skip
 LABEL_NAMES = (
     "label", "answer", "labels", "vote", "response", "prediction", "category", "choice", "generation", "output", "value",
+    "choices", "probabilities", "probs", "logprobs", "top_logprobs", "scores", "ranking", "ranked",
 )  # fmt: skip
+RANKING_NAMES = ("ranking", "ranked")  # of lists whose first label counts most
 VOTES_NAMES = ("votes", "answers", "annotations", "judgments", "responses")
-TEXT_NAMES = ("text", "instruction", "input", "prompt")  # identify an item where no id does, in exports of distilabel
+TEXT_NAMES = (
+    "text",
+    "instruction",
+    "input",
+    "prompt",
+    "question",
+    "sentence",
+    "message",
+)  # identify an item where no id does
 # Columns of distilabel's models and answers: of single rows, and as `GroupColumns` names them by default, in older versions and in its examples.
 MODEL_NAMES = ("model_name", "model_names", "grouped_model_name", "merged_model_name", "generation_models")
 GENERATION_NAMES = (
@@ -55,13 +67,20 @@ class Answer(NamedTuple):
 
 
 def first_name(wanted: str, alternatives: Sequence[str], names: Sequence[str]) -> str | None:
-    """Return the wanted name if it is there; if it is the default, the first alternative that is; else None."""
+    """Return the wanted name if it is there; if it is the default, the first alternative that is; else None.
+
+    Case does not matter for alternatives, nor whether words are joined by "_": "Question ID" is "question_id".
+    """
     if wanted in names:
         return wanted
     if wanted == alternatives[0]:
-        for name in alternatives:
-            if name in names:
-                return name
+        by_folded_name = {re.sub(r"[\s\-]+", "_", name.strip()).casefold(): name for name in reversed(names)}
+        for alternative in alternatives:
+            if alternative in names:
+                return alternative
+        for alternative in alternatives:
+            if alternative in by_folded_name:
+                return by_folded_name[alternative]
     return None
 
 
@@ -140,6 +159,20 @@ def parse_answer(value: Any, keys: Keys, where: str) -> list[tuple[str, float]]:
     return [(label, 1.0) for label in labels]
 
 
+def parsed_text(text: str, separator: str | None) -> Any:
+    """Return the object or list that a text is in JSON, if it is an answer; else the text, or its parts where they have an order."""
+    value = parse_json(text)
+    if value is not None:
+        try:
+            parse_answer(value, Keys("", "", ""), "")
+        except ValueError:
+            return text
+        return value
+    if separator:
+        return [part.strip() for part in text.split(separator)]
+    return text
+
+
 def _is_missing(value: Any) -> bool:
     is_nan = isinstance(value, float) and math.isnan(value)
     return value is None or is_nan or (isinstance(value, str) and not value)
@@ -153,18 +186,28 @@ def _bad_answer(key: str, value: Any, where: str) -> str:
 
 def _parse_object(value: Mapping[str, Any], keys: Keys, where: str) -> list[tuple[str, float]]:
     """Parse {label: probability}, or an object that holds the label beside other things."""
+    name = first_name("label", LABEL_NAMES, list(value))
+    if name is not None and isinstance(value[name], (str, int, list, Mapping)):
+        return parse_answer(value[name], keys, where)
     scores = {label: score for label, score in value.items() if score is not None}
     are_numbers = all(isinstance(score, (int, float)) and not isinstance(score, bool) for score in scores.values())
     if scores and are_numbers:
         return _parse_distribution(scores, keys, value, where)
-    name = first_name("label", LABEL_NAMES, list(value))
-    if name is None or isinstance(value[name], Mapping):
-        raise ValueError(_bad_answer(keys.label, value, where))
-    return parse_answer(value[name], keys, where)
+    if name is not None and value[name] is None:
+        return []
+    if "content" in value:  # log-probabilities as OpenAI's interface returns them
+        return parse_answer(value["content"], keys, where)
+    raise ValueError(_bad_answer(keys.label, value, where))
 
 
 def _parse_objects(values: Sequence[Mapping[str, Any]], keys: Keys, where: str) -> list[tuple[str, float]]:
-    """Parse a list of {label, rank} or {label, probability}."""
+    """Parse a list of {label, rank} or {label, probability}, or the tokens of an answer as OpenAI's interface returns them."""
+    if all("token" in value and "top_logprobs" in value for value in values):
+        if len(values) > 1:
+            return [("".join(str(value["token"]) for value in values), 1.0)]
+        if values[0]["top_logprobs"]:
+            return parse_answer(values[0]["top_logprobs"], keys, where)
+        return [(str(values[0]["token"]), 1.0)]
     scores: dict[str, float] = {}
     for value in values:
         label_name = first_name("label", (*LABEL_NAMES, "token"), list(value))
@@ -431,6 +474,11 @@ def flatten_argilla(records: Placed, keys: Keys, source: str) -> Flattened:
     remarks = [
         f"The file is read as an export of Argilla: answers to {question!r}; suggestions are votes of their agents."
     ]
+    has_states = any("responses" not in record or _has_states(record["responses"]) for _, record in records)
+    if not has_states:
+        remarks.append(
+            "The file does not say which responses were submitted: drafts and discarded responses count too."
+        )
     used = {keys.item, "id", "_server_id", "responses", "suggestions", "status"}
     for _, record in records:
         used.update(name for name in record if name.startswith(f"{question}."))
@@ -468,6 +516,13 @@ def _argilla_answers(record: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]
                     yield question, str(user or "annotator"), response
         elif name.endswith(".suggestion") and value is not None:
             yield question, f"model:{record.get(f'{name}.agent') or 'unnamed'}", value
+
+
+def _has_states(responses: Any) -> bool:
+    """Return whether a response of a record of Argilla has a status."""
+    if isinstance(responses, dict):
+        return any("status" in response for answers in responses.values() for response in answers or ())
+    return any("status" in response for response in responses or ())
 
 
 def _is_submitted(status: Any) -> bool:

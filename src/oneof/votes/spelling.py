@@ -4,6 +4,8 @@ A vote for a parent in a taxonomy counts for all leaves below it, and "not X" fo
 answers of several labels. "unsure" is no vote. A name listed in `classes` is always a label.
 """
 
+import csv
+import io
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,16 +22,10 @@ from numpy.typing import NDArray
 from oneof.candidates.read import show
 from oneof.data.files.columns import open_table
 from oneof.storage.did_you_mean import did_you_mean
+from oneof.storage.files import atomic_write
 from oneof.storage.printable import shortened
-from oneof.votes.free_text import (
-    MAX_UNMATCHED,
-    MIN_ANSWERS,
-    Meaning,
-    find_classes,
-    is_sentence,
-    is_variant,
-    meaning_of,
-)
+from oneof.votes.final_answer import is_sentence
+from oneof.votes.free_text import MAX_UNMATCHED, MIN_ANSWERS, Meaning, find_classes, is_variant, meaning_of
 from oneof.votes.tables import load, load_json
 
 Integers = NDArray[np.intp]
@@ -239,7 +235,10 @@ def _remarks(
         examples = ", ".join(repr(name) for name in single_use[:3])
         if len(single_use) > 3:
             examples += ", ..."
-        yield f"{len(single_use):,} labels occur only once ({examples}). If they are misspelt, map them to others."
+        if len(single_use) == 1:
+            yield f"1 label occurs only once ({examples}). If it is misspelt, map it to another."
+        else:
+            yield f"{len(single_use):,} labels occur only once ({examples}). If they are misspelt, map them to others."
 
 
 def parse_labels(
@@ -277,7 +276,10 @@ def parse_labels(
     meanings = _map_free_text(encoded.dictionary.to_pylist(), names_of_texts, counts, spelling)
     labels_of_texts, remarks = expand_labels(names_of_texts, counts, spelling.classes, spelling.taxonomy)
     if spelling.classes is None:
-        remarks.extend(_interpret_minus_one(labels_of_texts))
+        on_minus_one = _interpret_minus_one(labels_of_texts)
+        if on_minus_one:
+            remarks = [remark for remark in remarks if "only once ('-1')" not in remark]
+        remarks.extend(on_minus_one)
     if meanings:
         remarks.insert(0, _describe_meanings(meanings))
 
@@ -344,9 +346,9 @@ def _map_free_text(
         names = names_of_texts[index]
         if not names or all(name in classes for name in names) or text in spelling.synonyms:
             continue
-        if len(names) > 1 or names[0].casefold() in UNSURE or names[0][:4].casefold() == "not ":
+        if names[0].casefold() in UNSURE or names[0][:4].casefold() == "not ":
             continue
-        labels = meaning_of(text, classes)
+        labels = meaning_of(text, classes) if len(names) == 1 else _meaning_of_parts(names, classes)
         is_part_of_label = labels is not None and len(labels) == 1 and not are_given and not is_variant(text, labels[0])
         if is_part_of_label and not is_sentence(text):
             continue  # "hot dog" is no "dog"
@@ -365,6 +367,17 @@ def _map_free_text(
     return sorted(meanings, key=lambda meaning: -meaning.n_answers)
 
 
+def _meaning_of_parts(names: Sequence[str], classes: Sequence[str]) -> list[str] | None:
+    """Return the classes that the parts of an answer stand for; None if one cannot be told."""
+    labels: list[str] = []
+    for name in names:
+        meaning = meaning_of(name, classes)
+        if meaning is None:
+            return None
+        labels.extend(meaning)
+    return _distinct(labels)
+
+
 def _describe_meanings(meanings: Sequence[Meaning]) -> str:
     """Return a remark on the answers that were mapped, with the most frequent."""
     examples = []
@@ -374,7 +387,7 @@ def _describe_meanings(meanings: Sequence[Meaning]) -> str:
     more = ", ..." if len(meanings) > 6 else ""
     n_answers = sum(meaning.n_answers for meaning in meanings)
     mapped = f"{n_answers:,} answers in {len(meanings):,} spellings were mapped to labels: {', '.join(examples)}{more}."
-    return f"{mapped} oneof votes --map-out FILE writes all of them; corrected, --map FILE reads them."
+    return f"{mapped} --map-out FILE writes all of them; corrected, --map FILE reads them."
 
 
 def _check_classes(classes: list[str]) -> None:
@@ -406,6 +419,17 @@ def read_map(path: str | Path) -> dict[str, str]:
             got = f"{path} maps {source!r} to {synonyms[source]!r} and {target!r}"
             raise ValueError(f"a map must give each text one meaning; {got}. Drop one of them.")
     return synonyms
+
+
+def write_map(meanings: Sequence[Meaning], path: Path) -> None:
+    """Write what answers were mapped to, in the form that `read_map` reads."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+    writer.writerow(["answer", "label", "count"])
+    for meaning in meanings:
+        writer.writerow([meaning.answer, "|".join(meaning.labels), meaning.n_answers])
+    with atomic_write(path) as file:
+        file.write(text.getvalue().encode())
 
 
 def read_taxonomy(path: str | Path) -> Taxonomy:

@@ -194,12 +194,13 @@ def _open_records(path: Path, wanted: list[str]) -> tuple[TableSource, Sequence[
 def read_records(path: Path) -> tuple[list[dict[str, Any]], Sequence[int] | None]:
     """Read the objects of a JSON file, at least one, and their line numbers.
 
-    A .json file holds one list of objects, for which the line numbers are None. Any other file has one object per line.
+    A .json file holds one list of objects, for which the line numbers are None, or an object that `_unfold` turns into one. Any
+    other file has one object per line.
     """
     is_list_file = path.name.lower().removesuffix(".gz").endswith(".json")
     lines: Sequence[int] | None = None
     if is_list_file:
-        records = load_json(path)
+        records = _unfold(load_json(path))
     else:
         records, lines = _load_json_lines(path)
     if not isinstance(records, list):
@@ -216,6 +217,34 @@ def read_records(path: Path) -> tuple[list[dict[str, Any]], Sequence[int] | None
     return records, lines
 
 
+def _unfold(content: Any) -> Any:
+    """Return the list of objects that one object stands for; what is none of these forms is returned as it is.
+
+    {"data": [{...}, ...]}: the list. {"item": [1, 2], "label": ["a", "b"]}, or the same with {"0": 1, "1": 2} as pandas writes
+    it: columns. {"7": {"ann": "cat"}, "8": {...}}: objects by item, and {"7": ["cat", "dog"]} the votes on each.
+    """
+    if not isinstance(content, dict) or not content:
+        return content
+    if {"columns", "data"} <= content.keys() and isinstance(content["data"], list):  # pandas' form "split"
+        return [dict(zip(content["columns"], row, strict=False)) for row in content["data"]]
+    values = list(content.values())
+    lists_of_objects = [value for value in values if isinstance(value, list) and value and isinstance(value[0], dict)]
+    if len(lists_of_objects) == 1 and len(values) - 1 == sum(not isinstance(value, (list, dict)) for value in values):
+        return lists_of_objects[0]
+    if all(isinstance(value, dict) for value in values):
+        keys = list(values[0])
+        if "item" in content or "id" in content:
+            if all(list(value) == keys for value in values):
+                return [{name: content[name][key] for name in content} for key in keys]
+            return content
+        return [{"item": item, **record} for item, record in content.items()]
+    if all(isinstance(value, list) for value in values):
+        if len({len(value) for value in values}) == 1 and ("item" in content or "id" in content):
+            return [dict(zip(content, row, strict=True)) for row in zip(*values, strict=True)]
+        return [{"item": item, "votes": votes} for item, votes in content.items()]
+    return content
+
+
 def place_of_record(path: Path, lines: Sequence[int] | None, i: int) -> str:
     """Describe where a record is, for a message."""
     if lines:
@@ -226,6 +255,7 @@ def place_of_record(path: Path, lines: Sequence[int] | None, i: int) -> str:
 def _to_column(values: list[Any], key: str, path: Path, lines: Sequence[int] | None) -> pa.Array:
     """Convert JSON values to an Arrow array; values of mixed types become text, and all become lists if one is a list."""
     has_lists = False
+    values = [None if value != value else value for value in values]  # NaN, which pandas writes for a gap
     for i, value in enumerate(values):
         if isinstance(value, str) and value.isascii():
             continue  # the usual case, kept fast for files of a million records

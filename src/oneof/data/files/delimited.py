@@ -91,11 +91,7 @@ def _longer_than_any_block(path: Path) -> ValueError:
 def _reader(path: Path, types: dict[str, pa.DataType], block_size: int) -> Iterator[pa.csv.CSVStreamingReader]:
     """Open a file for the columns of these types, all if there are none, with errors in our words."""
     check_encoding(path)
-    is_tsv = ".tsv" in path.name.lower()[-7:]  # also before .gz
-    delimiter = ","
-    if is_tsv:
-        delimiter = "\t"
-    form = pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
+    form = pa.csv.ParseOptions(delimiter=_delimiter(path), newlines_in_values=True)
     convert = pa.csv.ConvertOptions(column_types=types, include_columns=list(types))
     options = pa.csv.ReadOptions(use_threads=False, block_size=block_size)
     try:
@@ -106,6 +102,19 @@ def _reader(path: Path, types: dict[str, pa.DataType], block_size: int) -> Itera
         if "straddling object" in str(error):
             raise _RowTooLong from error
         raise ValueError(_explain(path, str(error), types)) from error
+
+
+def _delimiter(path: Path) -> str:
+    """Return what separates the cells: a tab in .tsv, else a comma, or the semicolon or tab of a header that has no comma."""
+    if ".tsv" in path.name.lower()[-7:]:  # also before .gz
+        return "\t"
+    with translate_arrow_errors(str(path)), pa.input_stream(str(path), compression="detect") as stream:
+        header = re.sub(rb'"[^"]*"', b"", stream.read(_MAX_HEADER).partition(b"\n")[0])
+    if b"," not in header:
+        for delimiter in (";", "\t"):
+            if delimiter.encode() in header:
+                return delimiter
+    return ","
 
 
 def block_size(path: Path) -> int:

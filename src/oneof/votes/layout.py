@@ -1,0 +1,226 @@
+"""Find where a table of votes has items, annotators and labels: by the names of its columns, else by their values."""
+
+from collections.abc import Callable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any, Literal, NamedTuple
+
+from oneof.data.files.source import is_number
+from oneof.storage.did_you_mean import did_you_mean
+from oneof.storage.printable import shortened
+from oneof.votes.guess import annotator_columns, are_counts, label_columns
+from oneof.votes.records import ANNOTATOR_NAMES, ITEM_NAMES, LABEL_NAMES, RANKING_NAMES, TEXT_NAMES, first_name
+
+Form = Literal["long", "wide", "label-studio"]
+Cells = Mapping[str, Sequence[Any]]  # by column
+
+
+class Request(NamedTuple):
+    """What options say about the columns of a table of votes."""
+
+    source: str  # its name in messages
+    item: str
+    annotator: str
+    label: str
+    columns: tuple[str, ...]  # names or patterns of annotators' columns
+    classes: tuple[str, ...] | None
+    form: Form | None
+
+
+class Layout(NamedTuple):
+    """The columns of a table of votes. One without `columns` is long, a row per vote; else there is a column per annotator."""
+
+    item: str | None  # None: the rows are the items
+    annotator: str | None = None  # None: the votes on an item are numbered
+    label: str | None = None  # None: there is a column per label, with its probability
+    columns: tuple[str, ...] = ()  # a column per annotator
+    labels: tuple[str, ...] = ()  # a column per label
+    truth: tuple[str, ...] = ()  # columns of true labels, which are not read
+    ranked: bool = False  # whether the label's name says that the first label of a list counts most
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def answers(self) -> tuple[str, ...]:
+        """Return the columns that hold answers."""
+        if self.label is not None:
+            return (self.label,)
+        return self.columns or self.labels
+
+    @property
+    def used(self) -> set[str]:
+        """Return the names of the columns that are read."""
+        others = [name for name in (self.item, self.annotator) if name is not None]
+        return {*others, *self.answers}
+
+    @property
+    def is_complete(self) -> bool:
+        """Return whether columns name the item of every row, and the annotator and the label of every vote."""
+        has_votes = bool(self.columns) or (self.annotator is not None and self.label is not None)
+        return self.item is not None and has_votes
+
+
+def find_layout(request: Request, names: Sequence[str], read_cells: Callable[[Sequence[str]], Cells]) -> Layout:
+    """Return the columns that hold the votes, as options name them or as they are guessed.
+
+    `read_cells` returns the values of columns; it is called only where names do not tell.
+    """
+    item = first_name(request.item, ITEM_NAMES, names)
+    if request.columns and request.form != "long":
+        return _wide(request, names, _matching_columns(request, names, item), (), read_cells)
+    annotator = first_name(request.annotator, ANNOTATOR_NAMES, names)
+    label = first_name(request.label, LABEL_NAMES, names)
+    has_default_names = annotator == request.annotator and label == request.label
+    is_long = request.form == "long" or (has_default_names and request.form is None)
+    if not is_long and names:
+        candidates = [name for name in names if name != item]
+        if annotator is not None and request.form is None:
+            # A long table, unless each item has one row and other columns share labels.
+            candidates = [name for name in candidates if name not in (annotator, label)]
+            ids = read_cells([item])[item] if item is not None else []
+            if item is None or len(set(map(str, ids))) < len(ids):
+                candidates = []
+        cells = read_cells(candidates) if candidates else {}
+        values = {name: distinct_labels(cells[name]) for name in candidates}
+        n_rows = {name: len(cells[name]) for name in candidates}
+        guessed = annotator_columns(values, n_rows, request.classes)
+        if guessed.annotators and request.form is None:
+            _check_no_counts(request, guessed.annotators, cells)
+        if guessed.annotators or request.form == "wide":
+            return _wide(request, names, guessed.annotators, tuple(guessed.truth), read_cells)
+    return _long(request, names, annotator, label, read_cells)
+
+
+def _matching_columns(request: Request, names: Sequence[str], item: str | None) -> list[str]:
+    """Return the columns that the patterns of the request match."""
+    matches: list[str] = []
+    for pattern in request.columns:
+        matching = [name for name in names if name != item and fnmatchcase(name, pattern)]
+        if not matching:
+            hint = did_you_mean(pattern, names)
+            raise ValueError(f"annotators must be columns of {request.source}; none matches {pattern!r}.{hint}")
+        matches.extend(matching)
+    return list(dict.fromkeys(matches))
+
+
+def _wide(
+    request: Request,
+    names: Sequence[str],
+    columns: Sequence[str],
+    truth: tuple[str, ...],
+    read_cells: Callable[[Sequence[str]], Cells],
+) -> Layout:
+    """Return the layout of a table with a column per annotator; its item is a column of ids, of distinct texts, or the row."""
+    remarks = []
+    item = first_name(request.item, ITEM_NAMES, names)
+    if item is None and request.item == ITEM_NAMES[0]:
+        texts = [name for name in TEXT_NAMES if name in names and name not in columns]
+        for name in texts:
+            cells = read_cells([name])[name]
+            if len(set(map(str, cells))) == len(cells):
+                item = name
+                break
+        if item is None:
+            remarks.append("No column has ids of items: they are the numbers of the rows, from 0.")
+        else:
+            remarks.append(f"Items are told apart by {item!r}.")
+    elif item is None:
+        item = request.item  # named and not there: an error where it is read
+    if not request.columns and columns:
+        listed = ", ".join(shortened(name, 40) for name in columns[:12])
+        more = ", ..." if len(columns) > 12 else ""
+        remarks.append(
+            f"Each of these columns is an annotator: {listed}{more}. If that is wrong, name them: --columns."
+        )
+    if truth:
+        listed = ", ".join(map(repr, truth))
+        remarks.append(f"Not taken for an annotator, by its name: {listed}. If it is one, name all of them: --columns.")
+    return Layout(item, columns=tuple(columns), truth=truth, remarks=tuple(remarks))
+
+
+def _long(
+    request: Request,
+    names: Sequence[str],
+    annotator: str | None,
+    label: str | None,
+    read_cells: Callable[[Sequence[str]], Cells],
+) -> Layout:
+    """Return the layout of a table with a row per vote."""
+    item = first_name(request.item, (*ITEM_NAMES, *TEXT_NAMES), names) or request.item
+    labels: list[str] = []
+    if item in names and annotator is not None and label is None and request.label == LABEL_NAMES[0]:
+        others = [name for name in names if name not in (item, annotator)]
+        cells = read_cells([item, *others])
+        candidates = label_columns(list(map(str, cells[item])), {name: cells[name] for name in others})
+        labels = _probability_columns(others, cells)
+        if labels:
+            candidates = []
+        if len(candidates) > 1:
+            listed = ", ".join(candidates)
+            raise ValueError(f"one column must hold the labels; {request.source} has {listed}. Name it with --label.")
+        label = candidates[0] if candidates else None
+    if item in names and label is not None and annotator is None and request.annotator == ANNOTATOR_NAMES[0]:
+        ids = read_cells([item])[item]
+        if len(set(map(str, ids))) < len(ids):
+            remark = (
+                "No column names the annotators: the first vote on each item is taken for annotator 1, and so on. "
+                "If a column does, name it with --annotator."
+            )
+            return Layout(item, None, label, ranked=label in RANKING_NAMES, remarks=(remark,))
+    remarks = []
+    annotator = annotator or request.annotator
+    if labels:
+        listed = ", ".join(shortened(name, 40) for name in labels[:12])
+        remarks.append(
+            f"Columns read: item {item!r}, annotator {annotator!r}, the probability of each label: {listed}."
+        )
+        return Layout(item, annotator, None, labels=tuple(labels), remarks=tuple(remarks))
+    label = label or request.label
+    if (item, annotator, label) != (request.item, request.annotator, request.label):
+        remarks.append(f"Columns read: item {item!r}, annotator {annotator!r}, label {label!r}.")
+    return Layout(item, annotator, label, ranked=label in RANKING_NAMES, remarks=tuple(remarks))
+
+
+def _probability_columns(names: Sequence[str], cells: Cells) -> list[str]:
+    """Return the columns of numbers, if they hold probabilities of labels: two or more, whose rows add up to 1."""
+    numeric = [name for name in names if cells[name] and all(cell is None or is_number(cell) for cell in cells[name])]
+    if len(numeric) < 2:
+        return []
+    rows = _number_rows(numeric, cells)
+    sums = [sum(value or 0.0 for value in row) for row in rows]
+    is_distribution = are_counts(rows) and abs(sorted(sums)[len(sums) // 2] - 1) < 0.02
+    return numeric if is_distribution else []
+
+
+def _number_rows(names: Sequence[str], cells: Cells) -> list[list[float | None]]:
+    """Return the rows of columns of numbers."""
+    rows = []
+    for row in zip(*(cells[name] for name in names), strict=True):
+        rows.append([None if cell in (None, "") else float(cell) for cell in row])
+    return rows
+
+
+def _check_no_counts(request: Request, columns: Sequence[str], cells: Cells) -> None:
+    """Raise ValueError if columns are taken for annotators that count the votes for a label each."""
+    for name in columns:
+        if not all(cell in (None, "") or is_number(cell) for cell in cells[name]):
+            return
+    if are_counts(_number_rows(columns, cells)):
+        listed = ", ".join(columns[:6])
+        got = f"{request.source} has numbers in {listed}, whose rows have the same sum, as counts or probabilities of labels have"
+        remedy = "In Python, pass them as y. If they are labels of annotators, name the columns with --columns."
+        raise ValueError(f"votes must name labels; {got}. {remedy}")
+
+
+def distinct_labels(cells: Sequence[Any]) -> set[str]:
+    """Return what may be labels in cells: values, the elements of lists, and the keys of objects of numbers."""
+    labels: set[str] = set()
+    for cell in cells:
+        if cell is None or cell == "":
+            continue
+        if isinstance(cell, Mapping):
+            if all(isinstance(score, (int, float)) or score is None for score in cell.values()):
+                labels.update(cell)
+        elif isinstance(cell, (list, tuple)):
+            labels.update(str(element) for element in cell if not isinstance(element, (dict, list)))
+        else:
+            labels.add(str(cell))
+    return labels
