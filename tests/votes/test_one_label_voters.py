@@ -195,6 +195,17 @@ def test_rows_without_votes_and_words_get_the_prior_of_silent_rows_and_are_asked
     assert resolved.ask[:10].all()
     assert not resolved.ask[10:].all()
 
+    # The more frequent label where features speak for the other one, though not enough.
+    silent = np.flatnonzero((item < 0) & data.observed)
+    prior = np.asarray(data.votes.posterior)[silent[0]]
+    frequent = int(prior.argmax())
+    learned[silent] = np.where(np.arange(2) == frequent, 0.45, 0.55)
+    predictions = Predictions.from_single_model(learned, data.candidates.mask).mask_unobserved(data.observed)
+    resolved = resolve_labels(data, predictions, data.candidates.mask)
+    is_frequent = resolved.label[silent] == frequent
+    assert resolved.ask[silent[is_frequent]].all()
+    assert resolved.probability[silent[is_frequent]].max(initial=0) <= prior.max()
+
 
 def make_named_dataset(x: NDArray[np.float32]) -> Dataset:
     sets = Candidates(np.ones((len(x), 2), dtype=bool), np.array(NAMES))

@@ -68,10 +68,17 @@ def resolve_labels(data: Dataset, predictions: Predictions, allowed: BoolArray) 
     is_doubtful = (margin < MIN_MARGIN) | ((agreement < MIN_AGREEMENT) & data.observed)
     ask = (is_doubtful & (original.sum(1) > 1)) | (outside >= 0)
     if data.votes is not None and data.votes.counts is not None:
-        ask |= ~data.observed & (
-            data.votes.counts.sum(1) == 0
-        )  # neither votes nor features: nothing speaks for any label
+        has_votes = data.votes.counts.sum(1) > 0
+        ask |= ~has_votes & (~data.observed | is_against_features(data.votes, label, probability))
     return Resolved(label, shares, probability, margin, agreement, allowed, outside, ask)
+
+
+def is_against_features(votes: VoteEvidence, label: IntArray, probability: FloatArray) -> BoolArray:
+    """Return where features speak against the label of a row without votes: it has less than the prior of such rows, and is only frequent."""
+    if votes.posterior is None:
+        return np.zeros(len(label), dtype=bool)
+    prior = votes.posterior[np.arange(len(label)), label]
+    return np.asarray(probability < prior - 1e-3)
 
 
 def allowed_labels(data: Dataset, learners: Sequence[FittedLearner], training_sets: BoolArray) -> BoolArray:
