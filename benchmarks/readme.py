@@ -151,6 +151,7 @@ def made() -> dict[str, str]:
             *(ROOT / f"results/votes_{name}.jsonl" for name in ("tables", "cifar10n"))
         ),
         "votes-kinds-labels": votes_kinds.labels_section(read(votes_kinds.ROWS)),
+        "votes-kinds-crowdlab": votes_kinds.crowdlab_section(read(votes_kinds.ROWS)),
         "votes-kinds-reliability": votes_kinds.reliability_section(read(votes_kinds.ROWS)),
         "cifar10h": cifar10n_tables.humans_table(read(ROOT / "results/votes_cifar10n.jsonl")),
         "votes-simulated": votes_tables.simulated_report(ROOT / "results/votes_tables.jsonl"),

@@ -153,3 +153,22 @@ def test_a_folder_does_not_pass_for_a_known_embedder(tmp_path: Path, monkeypatch
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match="must be the name of a model; here it is also a folder"):
         open_embedder("text", MODELS["text"])
+
+
+def test_rows_that_show_nothing_are_found() -> None:
+    table = columns([[1.0], [np.nan], [np.nan], [3.0]], colour=["red", None, "blue", None])
+    encoding = learn_encoding(table, ColumnRoles(features=("x0",), categories=("colour",)))
+    assert encoding.empty_rows(encoding.transform(table)).tolist() == [False, True, False, False]
+    complete = columns([[1.0], [1.0], [3.0]], colour=["red", None, "blue"])
+    encoding = learn_encoding(complete, ColumnRoles(features=("x0",), categories=("colour",)))
+    assert not encoding.empty_rows(encoding.transform(complete)).any()
+
+
+def test_a_row_of_zeros_is_empty_where_columns_are_counts() -> None:
+    rng = np.random.default_rng(0)
+    counts = (rng.random((50, 30)) < 0.1).astype(np.float32)
+    counts[7] = 0
+    numbers = Encoding(tuple(f"x{j}" for j in range(30)), (0.0,) * 30, (), {}, ())
+    assert numbers.empty_rows(counts)[7]
+    few = Encoding(("x0", "x1"), (0.0, 0.0), (), {}, ())
+    assert not few.empty_rows(np.zeros((5, 2), dtype=np.float32)).any()

@@ -113,3 +113,13 @@ def test_timid_predictions_are_sharpened_until_they_are_as_probable_as_they_agre
         mean_probability = (shares**power / (shares**power).sum(1, keepdims=True)).max(1).mean()
         assert agreement <= mean_probability < agreement + 0.1
     assert power_of_agreement(np.log(np.full((400, 3), 1 / 3)), np.eye(3)[np.zeros(400, int)]) == AGREEMENT_POWERS[-1]
+
+
+def test_rows_without_votes_that_show_nothing_get_the_prior_of_silent_rows() -> None:
+    evidence, truth = voted_rows(0, n_voted=200)
+    informative = np.eye(C)[truth] * 0.7 + 0.1
+    informative[250:] = 1 / C
+    assert evidence.posterior is not None
+    combined = combine_votes(evidence, predicted(informative))
+    np.testing.assert_allclose(combined[250:], evidence.posterior[250:], rtol=1e-5)
+    assert right(combined[200:250], truth[200:250]) == 1.0

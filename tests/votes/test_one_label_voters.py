@@ -10,10 +10,14 @@ from numpy.typing import NDArray
 from pyarrow import table
 from stages import make_dataset
 
-from oneof.data.dataset import VoteEvidence
+from oneof.candidates.mask import Candidates
+from oneof.data.dataset import Dataset, VoteEvidence
+from oneof.data.encode import Encoding
 from oneof.ensemble.resolve import Resolved, resolve_labels
 from oneof.ensemble.vote_prior import vote_prior
+from oneof.ensemble.with_votes import dataset_with_votes
 from oneof.learners.base import Predictions
+from oneof.learners.config import EnsembleConfig
 from oneof.votes import Votes, fit_annotators, join, read_long, summarise
 from oneof.votes.joint import MAJORITY, MODELS, choose
 from oneof.votes.policies import Sets, union
@@ -159,3 +163,51 @@ def test_a_class_that_unanimous_votes_name_is_not_lost() -> None:
     assert found.label.tolist() == [0, 2, 2, 2]  # a single vote does not save a class
     assert found.probability[0] >= 0.5
     assert found.ask[0]
+
+
+# ------------------------------------------------------------------------------------------------- rows that show nothing
+
+
+def test_rows_without_votes_and_words_get_the_prior_of_silent_rows_and_are_asked_about() -> None:
+    """Ten rows of a table of words are empty, and no rule applies to them."""
+    rng = np.random.default_rng(0)
+    n, n_words = 300, 40
+    truth = (rng.random(n) < 0.4).astype(np.intp)
+    rate = np.where(np.arange(n_words) % 2 == truth[:, None], 0.15, 0.02)
+    words = (rng.random((n, n_words)) < rate).astype(np.float32)
+    words[:10] = 0
+    rows = [(item, f"word {word}", NAMES[word % 2]) for item, word in zip(*np.nonzero(words[:, :6]), strict=True)]
+    items, rules, labels = zip(*rows, strict=True)
+    votes = read_long(table({"item": [int(item) for item in items], "annotator": rules, "label": labels}))
+    item = np.full(n, -1)
+    item[votes.items.to_pylist()] = np.arange(len(votes.items))
+
+    data, _, _ = dataset_with_votes(make_named_dataset(words), votes, item, EnsembleConfig(), 0)
+    assert not data.observed[:10].any()
+    assert data.observed[item >= 0].all()
+    surely_spam = np.tile(np.array([0.02, 0.98], dtype=np.float32), (n, 1))  # what learners make of an empty row
+    learned = np.where(np.arange(2) == truth[:, None], 0.9, 0.1).astype(np.float32)
+    learned[:10] = surely_spam[:10]
+    predictions = Predictions.from_single_model(learned, data.candidates.mask).mask_unobserved(data.observed)
+    resolved = resolve_labels(data, predictions, data.candidates.mask)
+    assert data.votes is not None
+    np.testing.assert_allclose(resolved.distribution[:10], data.votes.posterior[:10], rtol=1e-4)
+    assert resolved.ask[:10].all()
+    assert not resolved.ask[10:].all()
+
+    # The more frequent label where features speak for the other one, though not enough.
+    silent = np.flatnonzero((item < 0) & data.observed)
+    prior = np.asarray(data.votes.posterior)[silent[0]]
+    frequent = int(prior.argmax())
+    learned[silent] = np.where(np.arange(2) == frequent, 0.45, 0.55)
+    predictions = Predictions.from_single_model(learned, data.candidates.mask).mask_unobserved(data.observed)
+    resolved = resolve_labels(data, predictions, data.candidates.mask)
+    is_frequent = resolved.label[silent] == frequent
+    assert resolved.ask[silent[is_frequent]].all()
+    assert resolved.probability[silent[is_frequent]].max(initial=0) <= prior.max()
+
+
+def make_named_dataset(x: NDArray[np.float32]) -> Dataset:
+    sets = Candidates(np.ones((len(x), 2), dtype=bool), np.array(NAMES))
+    d = x.shape[1]
+    return Dataset.build(x, sets, Encoding(tuple(f"x{j}" for j in range(d)), (0.0,) * d, (), {}, ()))

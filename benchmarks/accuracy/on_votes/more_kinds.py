@@ -202,6 +202,64 @@ def one_vote_an_item(rng: np.random.Generator) -> Drawn:
     return rows, truth, x
 
 
+def busy_crowd(rng: np.random.Generator) -> Drawn:
+    """59 people of very unequal accuracy and diligence, two or three on each of 1,000 pictures of eight classes.
+
+    Embeddings are strong. A quarter of the pictures lie between two classes: their embeddings do, and people mostly make the same mistake.
+    """
+    n, c, d = 1000, 8, 64
+    truth = rng.integers(c, size=n)
+    means = 1.3 * rng.normal(size=(c, d)) / np.sqrt(2)
+    neighbour = (truth + 1 + rng.integers(2, size=n)) % c
+    is_between = rng.random(n) < 0.25
+    share = np.where(is_between, rng.uniform(0.25, 0.55, size=n), 0.0)[:, None]
+    x = (1 - share) * means[truth] + share * means[neighbour] + 1.2 * rng.normal(size=(n, d))
+    looks_like = np.where(is_between & (rng.random(n) < 0.6), neighbour, truth)
+    accuracy = rng.beta(3, 1.5, size=59)
+    diligence = rng.pareto(1.2, size=59) + 0.2
+    rows = []
+    for item in range(n):
+        for person in rng.choice(59, size=rng.integers(2, 4), replace=False, p=diligence / diligence.sum()):
+            label = looks_like[item] if rng.random() < 0.6 else truth[item]
+            if rng.random() > accuracy[person]:
+                label = rng.integers(c)
+            rows.append((item, f"p{person}", int(label)))
+    return rows, truth, x
+
+
+def herds_with_features(rng: np.random.Generator) -> Drawn:
+    """Three who judge alone and five who mostly repeat a sixth, on 400 items with features of middling quality."""
+    n, c = 400, 5
+    truth = rng.integers(c, size=n)
+    x = rng.normal(size=(c, 10))[truth] + 1.2 * rng.normal(size=(n, 10))
+    rows = []
+    for item, true_label in enumerate(truth):
+        leader = true_label if rng.random() < 0.65 else rng.integers(c)
+        for person in range(9):
+            label = true_label if rng.random() < 0.65 else rng.integers(c)
+            if person >= 3 and rng.random() < 0.8:
+                label = leader
+            rows.append((item, f"p{person}", int(label)))
+    return rows, truth, x
+
+
+def experts_and_learners(rng: np.random.Generator) -> Drawn:
+    """Four experts on a fifth of 600 items, and 25 learners on all, who take two pairs of classes for each other; weak features."""
+    n, c = 600, 6
+    truth = rng.choice(c, size=n, p=[0.3, 0.25, 0.2, 0.1, 0.1, 0.05])
+    x = 0.6 * rng.normal(size=(c, 15))[truth] + rng.normal(size=(n, 15))
+    taken_for = np.array([1, 0, 3, 2, 4, 5])
+    rows = []
+    for item, true_label in enumerate(truth):
+        for person in rng.permutation(25)[:3]:
+            label = taken_for[true_label] if rng.random() < 0.35 else true_label
+            rows.append((item, f"learner {person}", int(label if rng.random() < 0.8 else rng.integers(c))))
+        if rng.random() < 0.2:
+            label = true_label if rng.random() < 0.95 else rng.integers(c)
+            rows.append((item, f"expert {rng.integers(4)}", int(label)))
+    return rows, truth, x
+
+
 MORE_KINDS: dict[str, Callable[[np.random.Generator], Drawn]] = {
     "pictures": pictures,
     "keyword rules": keyword_rules,
@@ -214,4 +272,7 @@ MORE_KINDS: dict[str, Callable[[np.random.Generator], Drawn]] = {
     "two versions": two_versions,
     "swapped classes": swapped_classes,
     "one vote an item": one_vote_an_item,
+    "busy crowd": busy_crowd,
+    "herds with features": herds_with_features,
+    "experts and learners": experts_and_learners,
 }

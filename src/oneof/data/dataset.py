@@ -39,6 +39,18 @@ class VoteScorer(Protocol):
         ...
 
 
+class VoteModel(Protocol):
+    """Combines votes with predictions from features."""
+
+    def posterior(self, predictions: Sequence[FloatArray]) -> FloatArray:
+        """Return the probabilities of the labels of all rows [n, c], given predictions [n, c]; NaN where nobody voted."""
+        ...
+
+    def with_classes(self, columns: Sequence[int]) -> VoteModel:
+        """Return the same over more classes, of which these columns could be voted for."""
+        ...
+
+
 class VoteEvidence(NamedTuple):
     """Evidence of annotators' votes on each row, for resolving its label."""
 
@@ -46,6 +58,7 @@ class VoteEvidence(NamedTuple):
     posterior: FloatArray | None = None  # [n, c] of the labels by votes alone; None: there are no single votes
     neighbours: FloatArray | None = None  # [n, c] predictions by the votes on other rows; NaN where there are none
     held_out: VoteScorer | None = None  # votes that decide how much predictions count; None: there are no single votes
+    beside_features: VoteModel | None = None  # combines votes and predictions; None: features do not help
     counts: FloatArray | None = None  # [n, c] votes for each label
     vote_accuracy: float = 1.0  # how often a single vote is right
 
@@ -60,6 +73,8 @@ class VoteEvidence(NamedTuple):
             evidence = evidence._replace(counts=scatter_columns(self.counts, columns, c, 0.0))
         if self.held_out is not None:
             evidence = evidence._replace(held_out=self.held_out.with_classes(columns, c))
+        if self.beside_features is not None:
+            evidence = evidence._replace(beside_features=self.beside_features.with_classes(columns))
         return evidence
 
 
@@ -77,7 +92,7 @@ class Dataset:
     prior: FloatArray  # [n, c] how much votes, counts or probabilities speak for each label; 1: nothing does
     gold: IntArray  # [n] true labels, which choose settings and measure accuracy; UNKNOWN where there is none
     groups: NDArray[Any]  # [n] rows of one group stay on one side of every split
-    observed: BoolArray  # [n] False where there is nothing to see: a picture that could not be read
+    observed: BoolArray  # [n] False where there is nothing to see: an unreadable picture; with votes, also an empty row
     reviewed_sets: BoolArray  # [n, c] the sets as people left them in review; the candidates where nobody decided
     audit_labels: IntArray  # [n] labels that people gave to rows drawn at random, to measure by; UNKNOWN elsewhere
     votes: VoteEvidence | None  # votes, counts or probabilities, which resolve labels together with the learners

@@ -34,6 +34,10 @@ MIN_COMPONENTS, MAX_COMPONENTS = 300, 500  # of the SVD: a tenth of the texts wi
 _MAX_TERMS = 20_000  # size of the vocabulary, the most frequent terms first
 _MAX_FIT_TEXTS = 20_000  # a random sample of more texts is fitted
 _CHUNK = 2_000  # texts transformed at a time
+MIN_COUNT_COLUMNS, MIN_ZERO_SHARE = (
+    20,
+    0.8,
+)  # columns and share of zeros from which numbers are taken for counts of words
 MAX_UNSEEN = 5  # categories not seen in training that a message lists
 Unseen = dict[str, set[str]]  # column -> values
 
@@ -386,6 +390,25 @@ class Encoding:
         imputed = np.where(missing, medians, numbers)
         indicators = missing[:, np.isin(self.numbers, self.gaps)]
         return np.hstack([imputed, indicators], dtype=np.float32)
+
+    def empty_rows(self, features: NDArray[Any]) -> NDArray[np.bool_]:
+        """Return which rows of encoded features [n, d] show nothing: no number, category or text, and no image that could be read.
+
+        Where no number is missing, a row of zeros counts as an empty text if there are many columns, almost all of them zero, as counts of
+        words are. Pixels and components do not tell.
+        """
+        if self.pixels or self.components is not None or not features.shape[1]:
+            return np.zeros(len(features), dtype=bool)
+        if set(self.numbers) == set(self.gaps):
+            gap_row = [*self.fills, *np.ones(len(self.gaps))]
+            for column in self.categories:
+                gap_row += self._one_hot(column, [None])[0].tolist()
+            empty_row = np.zeros(features.shape[1], dtype=np.float32)
+            empty_row[: len(gap_row)] = gap_row
+            return np.asarray((features == empty_row).all(1))
+        is_zero = features == 0
+        are_counts = features.shape[1] >= MIN_COUNT_COLUMNS and is_zero.mean() >= MIN_ZERO_SHARE
+        return np.asarray(is_zero.all(1) & are_counts)
 
     def _one_hot(self, column: str, values: ColumnValues) -> NDArray[np.float32]:
         """Return the one-hot features [n, width] of a category; zeros for a value not seen in training."""

@@ -18,7 +18,10 @@ estimates determine b, each of which errs on one side:
 b = (1 - v) (u b_rows + b_votes) / 2 + v b_agree, where u = min(3 s, 1), and v is 3 u^2 / 4 where b_agree is the larger, else u^2 / 2: learners that predict
 little of the votes agree with them mostly by chance. Learners repeat the mistakes of the annotators whom they learned from, so t flattens the product: rho is the correlation of two votes on a
 row, and s the share of the information in the votes that the learners predict, by the first score. Rows without votes may be unlike the others, on which the
-learners were judged: they have b = b_rows / 2 and t = 1.
+learners were judged: they have b = 3 b_rows / 4 and t = 1. A row that shows nothing to the learners has b = 0.
+
+Where the learners help, this product is averaged with the posterior of a model in which annotators may share a mistake (`votes/shared_mistakes.py`). The model finds more true
+labels; the product, whose correlation rho comes from real votes, says how confident both may be.
 """
 
 from __future__ import annotations
@@ -27,11 +30,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
 from scipy.special import logsumexp, softmax
 
 from oneof.data.dataset import VoteEvidence, VoteScorer
 from oneof.learners.base import Predictions
-from oneof.votes.annotators import CORRELATION
+from oneof.votes.annotators import CORRELATION, vote_exponent
 
 Floats = NDArray[np.floating[Any]]
 POWERS = (0.15, 0.3, 0.5, 0.7, 1.0)  # b
@@ -41,6 +45,10 @@ FULL_TRUST = 1 / 3  # s from which on b_rows and b_agree count fully
 SHARE_ABOVE = 0.75  # of b_agree in b, where it is the larger: learners agree with the votes' labels at most as often as they are right
 SHARE_BELOW = 0.5
 HELPFUL = 2.0  # standard errors by which predictions must score better than class frequencies
+UNVOTED = 0.75  # of b_rows, on rows without votes
+MODEL_WEIGHT = 0.75  # of the model with shared mistakes, in the mean with the product
+MIN_PROBABILITY = 1e-9
+FACTORS = (0.05, 20.0)  # smallest and largest, of logs of probabilities
 MIN_PREDICTION = 1e-4  # smallest probability of a label, so that no learner can rule it out
 
 
@@ -87,10 +95,42 @@ def combine_votes(votes: VoteEvidence, predictions: Predictions) -> NDArray[np.f
         if powers.explained > best.explained:
             best = powers
             best_logs = logs
-    power = np.where(has_votes, best.combined, best.rows / 2)[:, None]
+    is_predicted = predictions.mean.max(1) > predictions.mean.min(1)  # False where a row shows nothing to the learners
+    power = np.where(is_predicted, np.where(has_votes, best.combined, UNVOTED * best.rows), 0.0)[:, None]
     combined = likelihood + (1 - power) * log_frequencies + power * best_logs
-    combined[has_votes] /= 1 + 2 * CORRELATION * best.explained * best.combined
-    return np.asarray(softmax(combined, axis=1), dtype=np.float32)
+    combined[has_votes & is_predicted] /= 1 + 2 * CORRELATION * best.explained * best.combined
+    tempered = softmax(combined, axis=1)
+    if best.explained > 0 and votes.beside_features is not None:
+        rows = np.flatnonzero(has_votes & is_predicted)
+        by_model = votes.beside_features.posterior(tried)[rows]
+        exponent = vote_exponent(votes.counts[rows].sum(1), CORRELATION)
+        tempered[rows] = average_with_model(tempered[rows], by_model, exponent)
+    return np.asarray(tempered, dtype=np.float32)
+
+
+def average_with_model(tempered: Floats, by_model: Floats, exponent: Floats) -> Floats:
+    """Return the mean of tempered probabilities [n, c] and those of the model with shared mistakes, which are tempered alike.
+
+    The model takes votes to depend on each other only as far as features show. `exponent` [n, 1] flattens it by the number of votes, and its mean confidence becomes
+    that of the tempered probabilities, as does that of the mean.
+    """
+    confidence = float(tempered.max(1).mean())
+    flattened = with_mean_confidence(np.log(np.maximum(by_model, MIN_PROBABILITY)) * exponent, confidence)
+    mean = (1 - MODEL_WEIGHT) * tempered + MODEL_WEIGHT * flattened
+    return with_mean_confidence(np.log(np.maximum(mean, MIN_PROBABILITY)), confidence)
+
+
+def with_mean_confidence(logs: Floats, confidence: float) -> Floats:
+    """Return the softmax [n, c] of logs times the factor at which the mean of the largest probabilities is the given confidence."""
+
+    def excess(log_factor: float) -> float:
+        return float(softmax(np.exp(log_factor) * logs, axis=1).max(1).mean()) - confidence
+
+    low, high = np.log(FACTORS)
+    log_factor = low if excess(low) >= 0 else high
+    if excess(low) < 0 < excess(high):
+        log_factor = brentq(excess, low, high, xtol=1e-3)
+    return np.asarray(softmax(np.exp(log_factor) * logs, axis=1))
 
 
 def choose_powers(

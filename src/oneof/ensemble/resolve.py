@@ -24,6 +24,7 @@ MIN_MARGIN = 0.3  # rows whose label leads the next candidate by less are flagge
 MIN_AGREEMENT = 0.7  # so are rows whose label fewer of the models predict
 OUTSIDE_THRESHOLD = 0.5  # and rows whose set misses the truth with at least this probability
 MIN_UNANIMOUS_VOTES = 2  # that keep a class from being lost
+LEAD_KEPT = 0.99  # of what would make a label as probable as the one that all votes name, so that the label stays the most probable one
 
 
 class Resolved(NamedTuple):
@@ -64,9 +65,20 @@ def resolve_labels(data: Dataset, predictions: Predictions, allowed: BoolArray) 
         missing = probability_of_missing(predictions.mean, original)
     best_outside = np.where(original, 0, predictions.mean).argmax(1)
     outside = np.where(missing >= OUTSIDE_THRESHOLD, best_outside, -1)
-    is_doubtful = (margin < MIN_MARGIN) | (agreement < MIN_AGREEMENT)
+    is_doubtful = (margin < MIN_MARGIN) | ((agreement < MIN_AGREEMENT) & data.observed)
     ask = (is_doubtful & (original.sum(1) > 1)) | (outside >= 0)
+    if data.votes is not None and data.votes.counts is not None:
+        has_votes = data.votes.counts.sum(1) > 0
+        ask |= ~has_votes & (~data.observed | is_against_features(data.votes, label, probability))
     return Resolved(label, shares, probability, margin, agreement, allowed, outside, ask)
+
+
+def is_against_features(votes: VoteEvidence, label: IntArray, probability: FloatArray) -> BoolArray:
+    """Return where features speak against the label of a row without votes: it has less than the prior of such rows, and is only frequent."""
+    if votes.posterior is None:
+        return np.zeros(len(label), dtype=bool)
+    prior = votes.posterior[np.arange(len(label)), label]
+    return np.asarray(probability < prior - 1e-3)
 
 
 def allowed_labels(data: Dataset, learners: Sequence[FittedLearner], training_sets: BoolArray) -> BoolArray:
@@ -118,8 +130,8 @@ def respect_unanimous_votes(
     min_voted_probability = np.where(is_restored, 0.5, 1 - vote_accuracy**n_votes)
     moved_share = np.maximum(min_voted_probability - voted_probability, 0) / np.maximum(1 - voted_probability, 1e-12)
     lead = np.maximum(label_probability - voted_probability, 0)
-    until_equal = lead / (1 + lead)
-    moved_share = np.where(is_restored, moved_share, np.minimum(moved_share, until_equal))
+    until_nearly_equal = LEAD_KEPT * lead / (1 + lead)
+    moved_share = np.where(is_restored, moved_share, np.minimum(moved_share, until_nearly_equal))
     is_contradicted = is_unanimous & (is_restored | (label != voted_label))
     moved_share = np.where(is_contradicted, moved_share, 0)[:, None]
     is_voted = np.arange(shares.shape[1]) == voted_label[:, None]

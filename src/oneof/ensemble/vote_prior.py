@@ -12,19 +12,24 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import softmax
 
 from oneof.data.dataset import VoteEvidence
 from oneof.data.with_ranks import fit_quantiles
 from oneof.learners.config import EnsembleConfig
 from oneof.learners.kernel import leave_one_out_regression
+from oneof.learners.ridge import leave_one_out_ridge
 from oneof.learners.scaling import scale
 from oneof.methods import BalancedProden
 from oneof.votes.ballots import Votes
 from oneof.votes.dawid_skene import vote_counts
 from oneof.votes.joint import Joint, Predict, choose, join, leave_answers_out
+from oneof.votes.shared_mistakes import VotesBesideFeatures, log_likelihood_of_rules
 
 Floats = NDArray[np.float64]
 RIDGES = (0.1, 1.0)
+LINEAR_RIDGES = (0.03, 0.3)
+LINEAR_INVERSE_TEMPERATURE = 6.0  # of linear regressions; a power is chosen later
 SCALINGS = ("feature", "ranks", "both", "none")  # few, since each is tried with every model of the annotators
 MIN_LIKELIHOOD = 0.001  # of a row's largest: labels that nobody named and the votes find less likely are no candidates
 MIN_PRIOR = 1e-6
@@ -43,13 +48,23 @@ class VotePrior(NamedTuple):
     scaling: str | None  # of the features, by held-out votes; None: features do not help
 
 
-def vote_prior(x: NDArray[Any], votes: Votes, item: NDArray[np.intp], seed: int = 0) -> VotePrior:
-    """Compute the prior of rows x [n, d], whose items among those of the votes are `item` [n], -1 where nobody voted."""
+def vote_prior(
+    x: NDArray[Any],
+    votes: Votes,
+    item: NDArray[np.intp],
+    seed: int = 0,
+    observed: NDArray[np.bool_] | None = None,
+) -> VotePrior:
+    """Compute the prior of rows x [n, d], whose items among those of the votes are `item` [n], -1 where nobody voted.
+
+    Where `observed` [n] is False, a row shows nothing, and votes alone decide.
+    """
     n = len(x)
     c = len(votes.labels)
     rows = np.flatnonzero(item >= 0)
     row_items = item[rows]
-    joint = _fit_joint(x[rows], votes, row_items, seed, n_silent=n - len(rows))
+    seen_rows = rows if observed is None else rows[observed[rows]]
+    joint = _fit_joint(x[seen_rows], votes, item[seen_rows], seed, n_silent=n - len(rows))
     silence = np.exp(joint.fitted.silence - joint.fitted.silence.max())
     silent_posterior = joint.fitted.silent_posterior
     prior = np.tile(silent_posterior / silent_posterior.max(), (n, 1))  # else networks would balance the classes there
@@ -77,11 +92,42 @@ def vote_prior(x: NDArray[Any], votes: Votes, item: NDArray[np.intp], seed: int 
         posterior=np.maximum(posterior, MIN_PRIOR),
         neighbours=neighbours,
         held_out=leave_answers_out(votes, joint.fitted, row_of_item, seed),
+        beside_features=_beside_features(x[seen_rows], votes, item[seen_rows], row_of_item, joint),
         counts=counts,
         vote_accuracy=float(np.average(joint.posterior[votes.item, votes.label], weights=votes.share)),
     )
     scaling = None if not joint.choice.features else joint.choice.features.split(",")[0]
     return VotePrior(candidates, np.maximum(prior, MIN_PRIOR), evidence, joint, scaling)
+
+
+def _beside_features(
+    x: NDArray[Any], votes: Votes, item: NDArray[np.intp], row_of_item: NDArray[np.intp], joint: Joint
+) -> VotesBesideFeatures | None:
+    """Return votes and predictions by kernel and linear regressions on x [m, d], the rows of these items [m]; None without features."""
+    if not x.size:
+        return None
+    fitted = joint.fitted
+    uniform = np.full_like(joint.posterior, 1 / joint.posterior.shape[1])
+    predictions = []
+    if joint.feature_probabilities is not None:
+        predictions.append(np.where(np.isnan(joint.feature_probabilities), uniform, joint.feature_probabilities))
+    rows = np.arange(len(x))[:MAX_REGRESSION_ROWS]
+    regression = leave_one_out_ridge(x[rows])
+    targets = softmax(fitted.likelihood[item[rows]], axis=1)
+    for ridge in LINEAR_RIDGES:
+        probabilities = uniform.copy()
+        probabilities[item[rows]] = softmax(LINEAR_INVERSE_TEMPERATURE * regression(ridge, targets), axis=1)
+        predictions.append(probabilities)
+    by_people = votes.only(~fitted.confusions.is_speaker[votes.annotator])
+    return VotesBesideFeatures(
+        votes=by_people,
+        row=row_of_item,
+        predictions=predictions,
+        start=joint.votes_alone,
+        model=joint.choice.model,
+        fixed=log_likelihood_of_rules(votes, fitted),
+        columns=range(len(votes.labels)),
+    )
 
 
 def config_for_votes(

@@ -47,7 +47,8 @@ def dataset_with_votes(
     ground_truth
         True labels by row, which count as gold.
     """
-    fitted = vote_prior(data.plain_features(), votes, item, seed)
+    observed = data.observed & ~data.encoding.empty_rows(data.features)
+    fitted = vote_prior(data.plain_features(), votes, item, seed, observed)
     class_index = {name: j for j, name in enumerate(data.classes)}
     columns = [class_index[name] for name in votes.labels]
     c = len(class_index)
@@ -61,6 +62,7 @@ def dataset_with_votes(
         candidates=Candidates(mask, data.candidates.classes),
         reviewed_sets=mask,
         gold=gold,
+        observed=observed,
         prior=scatter_columns(fitted.prior, columns, c, UNNAMED_PRIOR),
         votes=fitted.evidence.with_classes(columns, c),
         ballots=counted(votes, item),

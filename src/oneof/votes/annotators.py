@@ -321,12 +321,37 @@ def _speaking_rates(
     return rates
 
 
+def estimate_confusions(a: int, pair: Integers, pair_counts: Floats, model: Annotators) -> Confusions:
+    """Estimate the confusions of a annotators from how many votes each pair (annotator, label) [q] has under each true label, [q, c]."""
+    c = pair_counts.shape[1]
+    annotator, label = np.divmod(pair, c)
+    true_counts = np.zeros((a, c))
+    np.add.at(true_counts, annotator, pair_counts)
+    is_coin = model.one_coin or model.pooled
+    if is_coin:
+        accuracy_by_label, error_labels = _coin_shape(pair, pair_counts, true_counts, model.pooled)
+    else:
+        label_counts = np.zeros((a, c))
+        label_counts[annotator, label] = pair_counts.sum(1)
+        accuracy_by_label, error_labels = _fit_shape(pair, label_counts, pair_counts, true_counts)
+    return Confusions(
+        strength=np.inf if is_coin else model.strength,
+        pair=pair,
+        pair_counts=pair_counts,
+        true_counts=true_counts,
+        accuracy_by_label=accuracy_by_label,
+        error_labels=error_labels,
+        is_speaker=np.zeros(a, dtype=bool),
+        speaking=np.full((a, c), 0.5),
+    )
+
+
 def _coin_shape(pair: Integers, pair_counts: Floats, true_counts: Floats, pooled: bool) -> tuple[Floats, Floats]:
     """Return an accuracy for every annotator, or the same for all, and equally frequent wrong labels, [a, c] each."""
     a, c = true_counts.shape
     annotator, label = np.divmod(pair, c)
     correct = pair_counts[np.arange(len(pair)), label]
-    pooled_accuracy = correct.sum() / true_counts.sum()
+    pooled_accuracy = correct.sum() / max(true_counts.sum(), _EPS)
     accuracy = np.full(a, pooled_accuracy)
     if not pooled:
         correct_by_annotator = np.bincount(annotator, weights=correct, minlength=a)
@@ -351,7 +376,7 @@ def _fit_shape(pair: Integers, label_counts: Floats, pair_counts: Floats, true_c
 
     correct_by_label = np.bincount(label, weights=correct, minlength=c)
     correct_by_annotator = np.bincount(annotator, weights=correct, minlength=a)
-    pooled = _clip(correct_by_label.sum() / true_counts.sum())
+    pooled = _clip(correct_by_label.sum() / max(true_counts.sum(), _EPS))
     label_accuracy = (correct_by_label + c * pooled) / (true_counts.sum(0) + c)
     annotator_accuracy = _shrink_accuracy(correct_by_annotator, true_counts, pooled)
     label_odds = _odds(_clip(label_accuracy))
