@@ -156,7 +156,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.merge:
         rows = merged(known, read(options.merge))
         with atomic_write(options.rows) as file:
-            file.write("".join(json.dumps(row) + "\n" for row in rows).encode())
+            for row in rows:
+                line = json.dumps(row, separators=(",", ":"))  # a cell has the figures of 60 settings
+                file.write(f"{line}\n".encode())
         print(f"{options.rows} had {len(known)} rows and has {len(rows)}")
 
 
