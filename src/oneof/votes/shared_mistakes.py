@@ -110,13 +110,17 @@ def fit_shared_mistakes(
     --------
     >>> import pyarrow as pa
     >>> from oneof.votes import read_long
-    >>> truth = np.arange(60) % 2
-    >>> said = np.where(np.arange(60) < 12, 1 - truth, truth)  # all three err on the same twelve items
-    >>> rows = {"item": np.repeat(np.arange(60), 3), "annotator": ["x", "y", "z"] * 60, "label": np.repeat(said, 3).astype(str)}
-    >>> features = np.where(np.arange(60) % 10 == 9, 1 - truth, truth)  # they err on others
-    >>> predictions = np.where(np.arange(2) == features[:, None], 0.9, 0.1)
-    >>> fitted = fit_shared_mistakes(read_long(pa.table(rows)), [predictions], predictions, Annotators())
-    >>> bool((fitted.posterior.argmax(1) == truth).mean() > (said == truth).mean())
+    >>> rng = np.random.default_rng(0)
+    >>> truth = rng.integers(3, size=400)
+    >>> looks_like = np.where(rng.random(400) < 0.2, (truth + 1) % 3, truth)  # a fifth of the items mislead everybody
+    >>> errs_alone = rng.random((400, 3)) < 0.15
+    >>> named = np.where(errs_alone, rng.integers(3, size=(400, 3)), looks_like[:, None]).ravel()
+    >>> item = np.repeat(np.arange(400), 3)
+    >>> votes = read_long(pa.table({"item": item, "annotator": ["x", "y", "z"] * 400, "label": named.astype(str)}))
+    >>> predicted = np.where(rng.random(400) < 0.05, rng.integers(3, size=400), truth)  # features mislead seldom
+    >>> predictions = np.where(np.arange(3) == predicted[:, None], 0.9, 0.05)
+    >>> fitted = fit_shared_mistakes(votes, [predictions], predictions, Annotators())
+    >>> bool((fitted.posterior.argmax(1) == truth).mean() > (looks_like == truth).mean() + 0.1)
     True
     """
     n, c = start.shape
