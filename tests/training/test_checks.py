@@ -155,7 +155,7 @@ NETWORKS = [
     ("lenet", TypeError, NEEDED + r" str\."),
     (lambda shape: flat(C), TypeError, NEEDED + r" one of other arguments: too many positional arguments\."),
     (lambda shape, classes: None, TypeError, r"network must build a torch module; it built NoneType\."),
-    (lambda shape, classes: flat(7), ValueError, r"must give logits \[b, 5\], one for each class; got \[2, 7\] for two examples\. Take the number"),
+    (lambda shape, classes: flat(7), ValueError, r"must give logits \[b, 5\], one for each class; got \[2, 7\] for two examples\. Build it for the number"),
     (lambda shape, classes: flat(1), ValueError, r"must give logits \[b, 5\], one for each class; got \[2, 1\] for two examples"),
     (lambda shape, classes: nn.Conv2d(1, 5, 3), ValueError, r"must give logits \[b, 5\], one for each class; got \[2, 5, 26, 26\]"),
     (lambda shape, classes: InADict(784, C), TypeError, r"network must give logits, a tensor \[b, 5\], alone or first in a tuple; got dict\."),

@@ -146,7 +146,7 @@ def test_a_column_of_probabilities_per_label() -> None:
 
 
 def test_counts_of_labels_are_not_taken_for_annotators() -> None:
-    with pytest.raises(ValueError, match=r"same sum, as counts or probabilities of labels have\. .*pass them as y"):
+    with pytest.raises(ValueError, match=r"same sum, like counts or probabilities of labels\. .*pass them as y"):
         read_votes(pd.DataFrame({"item": range(4), "cat": [3, 2, 0, 1], "dog": [1, 2, 4, 3], "fox": [1, 1, 1, 1]}))
     ratings = [[5, 4, 5], [1, 2, 1], [3, 3, 4], [2, 2, 5]]
     assert not are_counts(ratings)

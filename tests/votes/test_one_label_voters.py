@@ -13,7 +13,7 @@ from stages import make_dataset
 from oneof.candidates.mask import Candidates
 from oneof.data.dataset import Dataset, VoteEvidence
 from oneof.data.encode import Encoding
-from oneof.ensemble.resolve import Resolved, resolve_labels
+from oneof.ensemble.resolve import ResolvedRows, resolve_labels
 from oneof.ensemble.vote_prior import vote_prior
 from oneof.ensemble.with_votes import dataset_with_votes
 from oneof.learners.base import Predictions
@@ -135,7 +135,7 @@ def test_a_label_in_no_set_is_told() -> None:
 # --------------------------------------------------------------------------------------------------------- unanimous votes
 
 
-def resolved_against_votes(counts: NDArray[np.float64], accuracy: float) -> Resolved:
+def resolved_against_votes(counts: NDArray[np.float64], accuracy: float) -> ResolvedRows:
     """Resolve rows of three labels on which networks and votes' prior are certain of the last, whatever was voted."""
     n = len(counts)
     certain = np.tile(np.array([1e-9, 1e-9, 1.0], dtype=np.float32), (n, 1))

@@ -10,7 +10,7 @@ from pyarrow import table
 from oneof.learners.ridge import leave_one_out_ridge
 from oneof.votes import Annotators, Votes, read_long
 from oneof.votes.dawid_skene import shares
-from oneof.votes.shared_mistakes import VotesBesideFeatures, fit_shared_mistakes
+from oneof.votes.shared_mistakes import SharedMistakesModel, fit_shared_mistakes
 
 N, C = 400, 3
 Floats = NDArray[np.float64]
@@ -50,7 +50,7 @@ def test_features_show_shared_mistakes() -> None:
         start = shares(votes, 0.1)
         fitted = fit_shared_mistakes(votes, [predictions_of(truth, 0.9)], start, Annotators())
         assert 0.2 < fitted.misleading < 0.5
-        assert 0.4 < fitted.falling < 0.8
+        assert 0.4 < fitted.fooled < 0.8
         assert right(fitted.posterior, truth) > right(start, truth) + 0.05
         # Probabilities hold: the model is the one that the votes were drawn from.
         assert fitted.posterior.max(1).mean() == pytest.approx(right(fitted.posterior, truth), abs=0.03)
@@ -60,7 +60,7 @@ def test_people_who_err_alone_share_few_mistakes() -> None:
     votes, truth = votes_with_mistakes(0, misleading=0.0)
     start = shares(votes, 0.1)
     fitted = fit_shared_mistakes(votes, [predictions_of(truth, 0.9)], start, Annotators())
-    assert fitted.misleading * fitted.falling < 0.06
+    assert fitted.misleading * fitted.fooled < 0.06
     assert right(fitted.posterior, truth) >= right(start, truth)
 
 
@@ -92,12 +92,12 @@ def test_rows_and_classes_may_be_others_than_items_and_labels() -> None:
     predictions = predictions_of(truth, 0.9)
     row = np.arange(N)[::-1].copy()
     row[:10] = -1  # items that are not in the table
-    beside = VotesBesideFeatures(
+    model = SharedMistakesModel(
         votes, row, [predictions], shares(votes, 0.1), Annotators(), np.zeros((N, C)), range(C)
     ).with_classes([0, 2, 3])
     in_rows = np.full((N + 5, C + 1), 0.01)
     in_rows[row[10:][:, None], [0, 2, 3]] = predictions[10:]
-    posterior = beside.posterior([in_rows])
+    posterior = model.posterior([in_rows])
     assert np.isnan(posterior[N:]).all()
     assert np.isnan(posterior[N - 10 : N]).all()
     by_row = posterior[row[10:]]

@@ -58,7 +58,7 @@ class VoteEvidence(NamedTuple):
     posterior: FloatArray | None = None  # [n, c] of the labels by votes alone; None: there are no single votes
     neighbours: FloatArray | None = None  # [n, c] predictions by the votes on other rows; NaN where there are none
     held_out: VoteScorer | None = None  # votes that decide how much predictions count; None: there are no single votes
-    beside_features: VoteModel | None = None  # combines votes and predictions; None: features do not help
+    vote_model: VoteModel | None = None  # combines votes and predictions; None: features do not help
     counts: FloatArray | None = None  # [n, c] votes for each label
     vote_accuracy: float = 1.0  # how often a single vote is right
 
@@ -73,8 +73,8 @@ class VoteEvidence(NamedTuple):
             evidence = evidence._replace(counts=scatter_columns(self.counts, columns, c, 0.0))
         if self.held_out is not None:
             evidence = evidence._replace(held_out=self.held_out.with_classes(columns, c))
-        if self.beside_features is not None:
-            evidence = evidence._replace(beside_features=self.beside_features.with_classes(columns))
+        if self.vote_model is not None:
+            evidence = evidence._replace(vote_model=self.vote_model.with_classes(columns))
         return evidence
 
 

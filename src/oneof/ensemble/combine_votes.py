@@ -100,9 +100,9 @@ def combine_votes(votes: VoteEvidence, predictions: Predictions) -> NDArray[np.f
     combined = likelihood + (1 - power) * log_frequencies + power * best_logs
     combined[has_votes & is_predicted] /= 1 + 2 * CORRELATION * best.explained * best.combined
     tempered = softmax(combined, axis=1)
-    if best.explained > 0 and votes.beside_features is not None:
+    if best.explained > 0 and votes.vote_model is not None:
         rows = np.flatnonzero(has_votes & is_predicted)
-        by_model = votes.beside_features.posterior(tried)[rows]
+        by_model = votes.vote_model.posterior(tried)[rows]
         exponent = vote_exponent(votes.counts[rows].sum(1), CORRELATION)
         tempered[rows] = average_with_model(tempered[rows], by_model, exponent)
     return np.asarray(tempered, dtype=np.float32)

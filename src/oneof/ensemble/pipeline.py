@@ -48,7 +48,7 @@ from oneof.ensemble.records import (
     training_counts,
     training_record,
 )
-from oneof.ensemble.resolve import Resolved, allowed_labels, resolve_labels
+from oneof.ensemble.resolve import ResolvedRows, allowed_labels, resolve_labels
 from oneof.ensemble.review_order import find_evidence
 from oneof.ensemble.stacking import combine_predictions, weigh_learners
 from oneof.ensemble.votes_alone import resolve_votes_alone
@@ -247,7 +247,11 @@ def choose_independent_scores(
 
 
 def describe_rows(
-    data: Dataset, learners: Sequence[FittedLearner], resolved: Resolved, representation: FloatArray, context: Context
+    data: Dataset,
+    learners: Sequence[FittedLearner],
+    resolved: ResolvedRows,
+    representation: FloatArray,
+    context: Context,
 ) -> pa.Table:
     """Return a row for every example: its label with the evidence, removals, similar rows and the gain of reviewing it."""
     trained = trained_networks(learners)

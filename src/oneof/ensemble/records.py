@@ -13,7 +13,7 @@ import torch
 from oneof.data.dataset import UNKNOWN, BoolArray, Dataset
 from oneof.ensemble.accuracy import AccuracyEstimate
 from oneof.ensemble.model import Model
-from oneof.ensemble.resolve import Resolved
+from oneof.ensemble.resolve import ResolvedRows
 from oneof.metrics import CRITERIA
 from oneof.storage.rows import Row
 from oneof.storage.settings import to_serializable
@@ -36,7 +36,7 @@ class FitResult(NamedTuple):
     warnings: list[str]
 
 
-def purified_table(data: Dataset, resolved: Resolved, other_columns: Mapping[str, pa.Array]) -> pa.Table:
+def purified_table(data: Dataset, resolved: ResolvedRows, other_columns: Mapping[str, pa.Array]) -> pa.Table:
     """Return the rows of purified.parquet, one per example, in the order of the data."""
     original = data.candidates.mask
     names = pa.array(data.classes, pa.string())

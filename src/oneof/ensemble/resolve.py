@@ -27,7 +27,7 @@ MIN_UNANIMOUS_VOTES = 2  # that keep a class from being lost
 LEAD_KEPT = 0.99  # of what would make a label as probable as the one that all votes name, so that the label stays the most probable one
 
 
-class Resolved(NamedTuple):
+class ResolvedRows(NamedTuple):
     """The label of every row, and the evidence for it."""
 
     label: IntArray  # [n]
@@ -40,7 +40,7 @@ class Resolved(NamedTuple):
     ask: BoolArray  # [n] whether a person should review the row
 
 
-def resolve_labels(data: Dataset, predictions: Predictions, allowed: BoolArray) -> Resolved:
+def resolve_labels(data: Dataset, predictions: Predictions, allowed: BoolArray) -> ResolvedRows:
     """Choose the label of each row among the allowed ones [n, c]; probabilities are shares within the original set."""
     original = data.candidates.mask
     n, c = original.shape
@@ -70,7 +70,7 @@ def resolve_labels(data: Dataset, predictions: Predictions, allowed: BoolArray) 
     if data.votes is not None and data.votes.counts is not None:
         has_votes = data.votes.counts.sum(1) > 0
         ask |= ~has_votes & (~data.observed | is_against_features(data.votes, label, probability))
-    return Resolved(label, shares, probability, margin, agreement, allowed, outside, ask)
+    return ResolvedRows(label, shares, probability, margin, agreement, allowed, outside, ask)
 
 
 def is_against_features(votes: VoteEvidence, label: IntArray, probability: FloatArray) -> BoolArray:

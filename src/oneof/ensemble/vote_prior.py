@@ -24,7 +24,7 @@ from oneof.methods import BalancedProden
 from oneof.votes.ballots import Votes
 from oneof.votes.dawid_skene import vote_counts
 from oneof.votes.joint import Joint, Predict, choose, join, leave_answers_out
-from oneof.votes.shared_mistakes import VotesBesideFeatures, log_likelihood_of_rules
+from oneof.votes.shared_mistakes import SharedMistakesModel, log_likelihood_of_rules
 
 Floats = NDArray[np.float64]
 RIDGES = (0.1, 1.0)
@@ -92,7 +92,7 @@ def vote_prior(
         posterior=np.maximum(posterior, MIN_PRIOR),
         neighbours=neighbours,
         held_out=leave_answers_out(votes, joint.fitted, row_of_item, seed),
-        beside_features=_beside_features(x[seen_rows], votes, item[seen_rows], row_of_item, joint),
+        vote_model=_shared_mistakes_model(x[seen_rows], votes, item[seen_rows], row_of_item, joint),
         counts=counts,
         vote_accuracy=float(np.average(joint.posterior[votes.item, votes.label], weights=votes.share)),
     )
@@ -100,9 +100,9 @@ def vote_prior(
     return VotePrior(candidates, np.maximum(prior, MIN_PRIOR), evidence, joint, scaling)
 
 
-def _beside_features(
+def _shared_mistakes_model(
     x: NDArray[Any], votes: Votes, item: NDArray[np.intp], row_of_item: NDArray[np.intp], joint: Joint
-) -> VotesBesideFeatures | None:
+) -> SharedMistakesModel | None:
     """Return votes and predictions by kernel and linear regressions on x [m, d], the rows of these items [m]; None without features."""
     if not x.size:
         return None
@@ -119,12 +119,12 @@ def _beside_features(
         probabilities[item[rows]] = softmax(LINEAR_INVERSE_TEMPERATURE * regression(ridge, targets), axis=1)
         predictions.append(probabilities)
     by_people = votes.only(~fitted.confusions.is_speaker[votes.annotator])
-    return VotesBesideFeatures(
+    return SharedMistakesModel(
         votes=by_people,
         row=row_of_item,
         predictions=predictions,
         start=joint.votes_alone,
-        model=joint.choice.model,
+        annotators=joint.choice.model,
         fixed=log_likelihood_of_rules(votes, fitted),
         columns=range(len(votes.labels)),
     )

@@ -150,7 +150,7 @@ def probe_network(
         except Exception as error:  # a user's own code, so anything
             raise ValueError(
                 f"network must take examples {_axes('b', shape)}; two blank ones gave: {_first_line(error)} "
-                "Build it for the shape that it is told."
+                "Build it for the shape in its first argument."
             ) from error
     if not isinstance(logits, Tensor):
         expected = f"a tensor [b, {classes}], alone or first in a tuple"
@@ -158,7 +158,7 @@ def probe_network(
     if logits.shape != (2, classes):
         raise ValueError(
             f"network must give logits [b, {classes}], one for each class; got {list(logits.shape)} for two examples. "
-            "Take the number of classes that it is told."
+            "Build it for the number of classes in its second argument."
         )
     return module
 

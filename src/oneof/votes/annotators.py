@@ -79,6 +79,16 @@ class Annotators:
     tolerance: float = 1e-5
     rounds: int = 200
 
+    @property
+    def is_coin(self) -> bool:
+        """Return whether annotators have an accuracy each, or together, and no confusion matrix."""
+        return self.one_coin or self.pooled
+
+    @property
+    def shape_strength(self) -> float:
+        """Return k, which is infinite where the shape is all that there is."""
+        return np.inf if self.is_coin else self.strength
+
     def __post_init__(self) -> None:
         if not self.strength > 0:
             raise ValueError(f"strength must be positive; got {self.strength}.")
@@ -181,15 +191,8 @@ def fit_annotators(votes: Votes, model: Annotators = Annotators(), n_silent: int
 
     label_counts = np.zeros((a, c))  # weight of an annotator's votes for each label
     np.add.at(label_counts, (votes.annotator, votes.label), votes.share)
-    is_coin = model.one_coin or model.pooled
-    is_speaker = np.logical_and((label_counts > 0).sum(1) == 1, not is_coin)
-    are_rules = label_counts[is_speaker].sum() > label_counts.sum() / 2  # else they are people who voted little
-    silence_counts = are_rules and _is_silence_informative(by_annotator[:, np.flatnonzero(is_speaker)], n_silent)
-    strength = np.inf if is_coin else model.strength
-    is_counted = np.ones(a, dtype=bool)
-    if silence_counts:
-        is_counted[is_speaker] = False  # rules have reasons of their own, and their probabilities hold as they are
-    n_votes = by_annotator @ is_counted.astype(np.float64)
+    speakers = _find_speakers(label_counts, by_annotator, model, n_silent)
+    n_votes = by_annotator @ speakers.is_counted.astype(np.float64)
 
     posterior = shares(votes, SHARE)
     silent_posterior = posterior.mean(0)
@@ -201,30 +204,25 @@ def fit_annotators(votes: Votes, model: Annotators = Annotators(), n_silent: int
         true_counts = by_annotator.T @ posterior
         item_counts = posterior.sum(0) + n_silent * silent_posterior
         item_frequencies = (item_counts + 1) / (n + n_silent + c)
-        if is_coin:
+        if model.is_coin:
             frequencies = np.full(c, 1 / c)
             accuracy_by_label, error_labels = _coin_shape(pair, pair_counts, true_counts, model.pooled)
         else:
             frequencies = item_frequencies
             accuracy_by_label, error_labels = _fit_shape(pair, label_counts, pair_counts, true_counts)
         if n_rounds < _SPEAKING_ROUNDS:
-            speaking = _speaking_rates(label_counts, is_speaker, true_counts, item_counts)
+            speaking = _speaking_rates(label_counts, speakers.is_speaker, true_counts, item_counts)
         confusions = Confusions(
-            strength=strength,
+            strength=model.shape_strength,
             pair=pair,
             pair_counts=pair_counts,
             true_counts=true_counts,
             accuracy_by_label=accuracy_by_label,
             error_labels=error_labels,
-            is_speaker=is_speaker,
+            is_speaker=speakers.is_speaker,
             speaking=speaking,
         )
-        speaks = np.log(speaking)
-        silence = np.zeros(c)
-        if silence_counts:
-            logs_of_silence = np.log1p(-speaking)
-            speaks = speaks - logs_of_silence
-            silence = logs_of_silence[is_speaker].sum(0)
+        speaks, silence = speakers.logs(speaking)
         vote_logs = _log_likelihood(by_pair, confusions, speaks)
         previous = posterior
         posterior = softmax(vote_logs + silence + np.log(frequencies), axis=1)
@@ -245,7 +243,7 @@ def fit_annotators(votes: Votes, model: Annotators = Annotators(), n_silent: int
         silence=silence,
         silent_posterior=silent_posterior,
         speaks=speaks,
-        is_counted=is_counted,
+        is_counted=speakers.is_counted,
         rounds=n_rounds,
         converged=converged,
     )
@@ -289,6 +287,36 @@ def mistakes(votes: Votes, posterior: Floats, most: int = 5) -> list[Mistake]:
     return top_confusions
 
 
+class _Speakers(NamedTuple):
+    """The annotators who only ever give one label."""
+
+    is_speaker: NDArray[np.bool_]  # [a]
+    silence_counts: bool  # whether it is evidence that they do not vote on an item
+
+    @property
+    def is_counted(self) -> NDArray[np.bool_]:
+        """Return whose votes are counted in n_i [a]: not those of rules, whose errors are their own."""
+        if not self.silence_counts:
+            return np.ones_like(self.is_speaker)
+        return ~self.is_speaker
+
+    def logs(self, speaking: Floats) -> tuple[Floats, Floats]:
+        """Return the logs by which their votes count [a, c], and those of their silence on an item [c], from f_a(j) [a, c]."""
+        speaks = np.log(speaking)
+        if not self.silence_counts:
+            return speaks, np.zeros(speaking.shape[1])
+        logs_of_silence = np.log1p(-speaking)
+        return speaks - logs_of_silence, logs_of_silence[self.is_speaker].sum(0)
+
+
+def _find_speakers(label_counts: Floats, by_annotator: Any, model: Annotators, n_silent: int) -> _Speakers:
+    """Find the annotators who only ever give one label, from the weights of their votes by label [a, c] and by item [n, a]."""
+    is_speaker = np.logical_and((label_counts > 0).sum(1) == 1, not model.is_coin)
+    are_rules = label_counts[is_speaker].sum() > label_counts.sum() / 2  # else they are people who voted little
+    silence_counts = are_rules and _is_silence_informative(by_annotator[:, np.flatnonzero(is_speaker)], n_silent)
+    return _Speakers(is_speaker, bool(silence_counts))
+
+
 def _is_silence_informative(by_speaker: Any, n_silent: int) -> bool:
     """Return whether speakers [n, s] seem to have been free to speak on every item, as rules are.
 
@@ -327,15 +355,14 @@ def estimate_confusions(a: int, pair: Integers, pair_counts: Floats, model: Anno
     annotator, label = np.divmod(pair, c)
     true_counts = np.zeros((a, c))
     np.add.at(true_counts, annotator, pair_counts)
-    is_coin = model.one_coin or model.pooled
-    if is_coin:
+    if model.is_coin:
         accuracy_by_label, error_labels = _coin_shape(pair, pair_counts, true_counts, model.pooled)
     else:
         label_counts = np.zeros((a, c))
         label_counts[annotator, label] = pair_counts.sum(1)
         accuracy_by_label, error_labels = _fit_shape(pair, label_counts, pair_counts, true_counts)
     return Confusions(
-        strength=np.inf if is_coin else model.strength,
+        strength=model.shape_strength,
         pair=pair,
         pair_counts=pair_counts,
         true_counts=true_counts,

@@ -38,7 +38,7 @@ def is_sentence(text: str) -> bool:
 
 
 def without_reasoning(text: str) -> str:
-    """Return an answer without what stands in tags such as <think>."""
+    """Return an answer without the reasoning in tags such as <think>."""
     return _THOUGHT.sub(" ", text).strip()
 
 
@@ -60,17 +60,26 @@ def final_answer(text: str) -> str:
         text = fenced[-1].strip()
     stated = list(_STATED.finditer(text))
     if stated:
-        named = [group for group in stated[-1].groups() if group]
-        return _first_clause(named[0])
+        last = stated[-1]
+        return _first_clause(last["noun"] or last["choice"] or last["verb"])
     if not is_sentence(text):
         return text
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    if len(lines) > 1:
-        for line in (lines[0], lines[-1]):
-            if not is_sentence(line) and not line.endswith(":"):
-                return line
+    line = _line_of_its_own(text)
+    if line is not None:
+        return line
     clause = _first_clause(text)
     return text if is_sentence(clause) else clause
+
+
+def _line_of_its_own(text: str) -> str | None:
+    """Return the first or else the last of several lines, if it is short enough for a label and introduces nothing."""
+    lines = text.strip().splitlines()
+    if len(lines) < 2:
+        return None
+    for line in (lines[0].strip(), lines[-1].strip()):
+        if not is_sentence(line) and not line.endswith(":"):
+            return line
+    return None
 
 
 def _first_clause(text: str) -> str:
@@ -87,11 +96,12 @@ def _answer_in_json(text: str) -> str | None:
     for source in sources:
         value = parse_json(source)
         if isinstance(value, Mapping):
-            keys = {str(key).strip().casefold(): key for key in value}
-            names = [keys[name] for name in ANSWER_KEYS if name in keys]
-            if not names:
+            key = _answer_key(value)
+            if key is None:
                 continue
-            value = "" if value[names[0]] is None else value[names[0]]
+            value = value[key]
+            if value is None:
+                return ""
         if isinstance(value, (str, int)):
             return str(value)
         if isinstance(value, list) and value and all(isinstance(element, str) for element in value):
@@ -99,8 +109,17 @@ def _answer_in_json(text: str) -> str | None:
     return None
 
 
+def _answer_key(record: Mapping[Any, Any]) -> Any:
+    """Return the key of a record that comes first in `ANSWER_KEYS`, in any case; None if there is none."""
+    key_of_name = {str(key).strip().casefold(): key for key in record}
+    for name in ANSWER_KEYS:
+        if name in key_of_name:
+            return key_of_name[name]
+    return None
+
+
 def parse_json(text: str) -> Any:
-    """Return the object or list that a text is in JSON, or as Python writes it, in a code fence or not; None if it is none."""
+    """Parse a text that is an object or a list in JSON, or as Python writes it, in a code fence or not; return None for other texts."""
     stripped = text.strip()
     fenced = _FENCED.fullmatch(stripped)
     if fenced is not None:

@@ -19,7 +19,7 @@ TRUTH_NAMES = {
     "gold", "gold_label", "truth", "true_label", "ground_truth", "groundtruth", "target", "y_true", "y", "label", "consensus",
     "majority", "majority_vote", "final", "final_label", "adjudicated",
 }  # fmt: skip
-"""Names of columns that hold true or agreed labels, so that they are no annotator beside others."""
+"""Names of columns that hold true or agreed labels, so that they are not taken for annotators."""
 
 _NOT_LABELS = {
     "created_at", "updated_at", "lead_time", "annotation_id", "timestamp", "time", "date", "duration", "seconds", "agreement",
@@ -43,25 +43,54 @@ def annotator_columns(
     """
     labels_of: dict[str, set[str]] = {}
     for name, distinct in values.items():
-        sample = list(islice(distinct, _SAMPLE))
-        if classes is not None:
-            n_named = sum(meaning_of(text, classes) is not None for text in sample)
-            if sample and n_named >= _MIN_MEANINGS * len(sample):
-                labels_of[name] = {fold(label) for label in classes}
-            continue
-        labels = {fold(final_answer(text)) for text in sample}
-        n_seen = min(n_rows[name], len(sample)) if len(distinct) > _SAMPLE else n_rows[name]
-        has_few_labels = n_seen < _MIN_ROWS or len(labels) <= _MAX_DISTINCT * n_seen
-        if sample and has_few_labels:
+        labels = _labels_in(distinct, n_rows[name], classes)
+        if labels:
             labels_of[name] = labels
-    group = _largest_group(labels_of)
-    truth = [name for name in group if name.casefold() in TRUTH_NAMES]
-    annotators = [name for name in group if name not in truth]
-    return WideColumns(annotators, truth) if len(annotators) > 1 else WideColumns([], [])
+    annotators = []
+    truth = []
+    for name in _largest_group(labels_of):
+        if name.casefold() in TRUTH_NAMES:
+            truth.append(name)
+        else:
+            annotators.append(name)
+    if len(annotators) < 2:
+        return WideColumns([], [])
+    return WideColumns(annotators, truth)
+
+
+def _labels_in(distinct: set[str], n_rows: int, classes: Sequence[str] | None) -> set[str]:
+    """Return the labels, in one spelling each, that a column of these distinct values may hold; none if they are too many or unknown."""
+    sample = list(islice(distinct, _SAMPLE))
+    if classes is not None:
+        n_named = sum(meaning_of(text, classes) is not None for text in sample)
+        if sample and n_named >= _MIN_MEANINGS * len(sample):
+            return {fold(label) for label in classes}
+        return set()
+    labels = {fold(final_answer(text)) for text in sample}
+    n_sampled = n_rows
+    if len(distinct) > _SAMPLE:
+        n_sampled = min(n_rows, _SAMPLE)
+    if n_sampled >= _MIN_ROWS and len(labels) > _MAX_DISTINCT * n_sampled:
+        return set()
+    return labels
 
 
 def _largest_group(labels_of: Mapping[str, set[str]]) -> list[str]:
     """Return the largest group of columns that share most of their labels with the others of the group."""
+    members = max(_groups(labels_of), key=len, default=[])
+    is_member = {}
+    for name in members:
+        others: set[str] = set()
+        for other in members:
+            if other != name:
+                others |= labels_of[other]
+        n_shared = len(labels_of[name] & others)
+        is_member[name] = n_shared >= _MIN_SHARED * len(labels_of[name])
+    return [name for name in labels_of if is_member.get(name, False)]
+
+
+def _groups(labels_of: Mapping[str, set[str]]) -> list[list[str]]:
+    """Return groups of columns such that any two which share labels are in the same group."""
     groups: list[list[str]] = []
     for name, labels in labels_of.items():
         joined = [name]
@@ -72,16 +101,7 @@ def _largest_group(labels_of: Mapping[str, set[str]]) -> list[str]:
             else:
                 apart.append(group)
         groups = [*apart, joined]
-    members: list[str] = max(groups, key=len, default=[])
-    kept = []
-    for name in members:
-        others: set[str] = set()
-        for other in members:
-            if other != name:
-                others |= labels_of[other]
-        if len(labels_of[name] & others) >= _MIN_SHARED * len(labels_of[name]):
-            kept.append(name)
-    return [name for name in labels_of if name in kept]
+    return groups
 
 
 def _share_labels(first: set[str], second: set[str]) -> bool:
@@ -94,7 +114,7 @@ def are_counts(rows: Iterable[Sequence[float | None]]) -> bool:
     sums = []
     has_several_values = False
     for row in rows:
-        numbers = [0.0 if value is None else value for value in row]
+        numbers = [value or 0.0 for value in row]
         if min(numbers) < 0:
             return False
         sums.append(sum(numbers))
@@ -108,19 +128,25 @@ def are_counts(rows: Iterable[Sequence[float | None]]) -> bool:
 
 def label_columns(items: Sequence[Any], columns: Mapping[str, Sequence[Any]]) -> list[str]:
     """Return the columns of a long table that may hold the label: few values, which differ between votes on one item."""
-    found = []
+    candidates = []
     for name, cells in columns.items():
         if name.casefold() in _NOT_LABELS:
             continue
-        texts = ["" if cell is None else str(cell) for cell in cells]
+        texts = [_cell_text(cell) for cell in cells]
         distinct = set(texts) - {""}
         has_few_values = len(texts) < _MIN_ROWS or len(distinct) <= _MAX_DISTINCT * len(texts)
         if len(distinct) < 2 or len(distinct) == len(texts) or not has_few_values:
             continue
-        first_of: dict[Any, str] = {}
-        differs = False
-        for item, text in zip(items, texts, strict=True):
-            differs = differs or first_of.setdefault(item, text) != text
-        if differs:
-            found.append(name)
-    return found
+        if _differ_within_items(items, texts):
+            candidates.append(name)
+    return candidates
+
+
+def _cell_text(cell: Any) -> str:
+    return "" if cell is None else str(cell)
+
+
+def _differ_within_items(items: Sequence[Any], texts: Sequence[str]) -> bool:
+    """Return whether two rows of one item have different texts."""
+    pairs = set(zip(items, texts, strict=True))
+    return len(pairs) > len(set(items))

@@ -188,12 +188,7 @@ def choose(
     vote_folds = list(folds(votes, seed=seed))
     if not vote_folds:
         return {}
-    if len(votes.annotators) < MIN_ANNOTATORS:
-        models = [MAJORITY]
-    elif _spread_of_answers(votes) > MAX_SPREAD:
-        models = [model for model in models if model in (MAJORITY, ONE_COIN)]
-    elif _one_label_share(votes) > MAX_ONE_LABEL_SHARE:
-        models = [model for model in models if model != ONE_COIN]
+    models = _models_for(votes, models)
     scores: dict[Choice, float] = {}
     gains_of_votes: dict[Choice, Floats] = {}
     for model in models:
@@ -211,6 +206,17 @@ def choose(
             scores[choice] = float(gains.mean() - HELPFUL * standard_error)
     best_first = sorted(scores.items(), key=lambda choice_and_score: -choice_and_score[1])
     return dict(best_first)
+
+
+def _models_for(votes: Votes, models: Models) -> Models:
+    """Return the models that can be fitted to such votes."""
+    if len(votes.annotators) < MIN_ANNOTATORS:
+        return [MAJORITY]
+    if _spread_of_answers(votes) > MAX_SPREAD:
+        return [model for model in models if model in (MAJORITY, ONE_COIN)]
+    if _one_label_share(votes) > MAX_ONE_LABEL_SHARE:
+        return [model for model in models if model != ONE_COIN]
+    return models
 
 
 def _one_label_share(votes: Votes) -> float:

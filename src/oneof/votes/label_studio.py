@@ -55,13 +55,16 @@ def read_label_studio(
     selected = [choice for choice in choices if choice[1] == control]
     positions, _, annotators, texts, weights = zip(*selected, strict=True)
     ids = _ids(path, tasks)
+    weights_by_confidence = None
+    if confidence is not None:
+        weights_by_confidence = np.array(weights)
     answers = Answers(
         source=str(path),
         item=ids.dictionary_encode().take(positions),
         annotator=pa.array(annotators, pa.string()).dictionary_encode(),
         text=pa.array(texts, pa.string()),
         place=lambda i: f"task {ids[positions[i]]}",
-        confidence=None if confidence is None else np.array(weights),
+        confidence=weights_by_confidence,
     )
     votes = collect(answers, spelling)
     return replace(votes, remarks=(*_unused_parts(tasks, control), *votes.remarks))
@@ -147,7 +150,11 @@ def _from_min(path: Path, task: dict[str, Any], control: str | None) -> dict[str
 
 def _guess_control(path: Path, tasks: list[dict[str, Any]]) -> str:
     """Return the one control of JSON-MIN whose choices differ between annotations of a task."""
-    names = dict.fromkeys(name for task in tasks for name in task if name not in ("id", "annotator"))
+    names: dict[str, None] = {}
+    for task in tasks:
+        names.update(dict.fromkeys(task))
+    for name in ("id", "annotator"):
+        names.pop(name, None)
     cells = {name: [task.get(name) for task in tasks] for name in names}
     controls = label_columns([task.get("id") for task in tasks], cells)
     if len(controls) != 1:
@@ -165,7 +172,9 @@ def _tasks(path: Path, control: str | None) -> list[dict[str, Any]]:
         raise ValueError(f"votes must have at least one row; {path} has none.")
     if control is None and all(_is_min(task) for task in tasks):
         control = _guess_control(path, tasks)
-    tasks = [_from_min(path, task, control) if _is_min(task) else task for task in tasks]
+    for position, task in enumerate(tasks):
+        if _is_min(task):
+            tasks[position] = _from_min(path, task, control)
     for position, task in enumerate(tasks):
         if not any(isinstance(task.get(part), list) for part in ("annotations", "predictions")):
             got = f"{path}, task at position {position} has {', '.join(task) or 'nothing'}. Export it as JSON, not JSON-MIN."
@@ -179,8 +188,11 @@ def _ids(path: Path, tasks: list[dict[str, Any]]) -> Any:
     for position, value in enumerate(ids):
         if not isinstance(value, (int, str)) or isinstance(value, bool):
             raise ValueError(f"a Label Studio task must have an id; {path}, task at position {position} has {value!r}.")
+    kind = pa.string()
+    if all(isinstance(value, int) for value in ids):
+        kind = pa.int64()
     try:
-        return pa.array(ids, pa.int64() if all(isinstance(value, int) for value in ids) else pa.string())
+        return pa.array(ids, kind)
     except (pa.ArrowException, OverflowError) as error:
         got = f"{path} has both, or numbers too large"
         raise ValueError(f"Label Studio ids must be all numbers or all text; {got}.") from error

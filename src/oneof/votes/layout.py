@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 from oneof.data.files.source import is_number
 from oneof.storage.did_you_mean import did_you_mean
 from oneof.storage.printable import shortened
-from oneof.votes.guess import annotator_columns, are_counts, label_columns
+from oneof.votes.guess import WideColumns, annotator_columns, are_counts, label_columns
 from oneof.votes.records import ANNOTATOR_NAMES, ITEM_NAMES, LABEL_NAMES, RANKING_NAMES, TEXT_NAMES, first_name
 
 Form = Literal["long", "wide", "label-studio"]
@@ -35,7 +35,7 @@ class Layout(NamedTuple):
     columns: tuple[str, ...] = ()  # a column per annotator
     labels: tuple[str, ...] = ()  # a column per label
     truth: tuple[str, ...] = ()  # columns of true labels, which are not read
-    ranked: bool = False  # whether the label's name says that the first label of a list counts most
+    ranked: bool = False  # whether the first label of a list counts most, by the name of the label's column
     remarks: tuple[str, ...] = ()
 
     @property
@@ -48,8 +48,11 @@ class Layout(NamedTuple):
     @property
     def used(self) -> set[str]:
         """Return the names of the columns that are read."""
-        others = [name for name in (self.item, self.annotator) if name is not None]
-        return {*others, *self.answers}
+        names = set(self.answers)
+        for name in (self.item, self.annotator):
+            if name is not None:
+                names.add(name)
+        return names
 
     @property
     def is_complete(self) -> bool:
@@ -61,7 +64,7 @@ class Layout(NamedTuple):
 def find_layout(request: Request, names: Sequence[str], read_cells: Callable[[Sequence[str]], Cells]) -> Layout:
     """Return the columns that hold the votes, as options name them or as they are guessed.
 
-    `read_cells` returns the values of columns; it is called only where names do not tell.
+    `read_cells` returns the values of columns; it is called only where their names are not enough.
     """
     item = first_name(request.item, ITEM_NAMES, names)
     if request.columns and request.form != "long":
@@ -71,29 +74,47 @@ def find_layout(request: Request, names: Sequence[str], read_cells: Callable[[Se
     has_default_names = annotator == request.annotator and label == request.label
     is_long = request.form == "long" or (has_default_names and request.form is None)
     if not is_long and names:
-        candidates = [name for name in names if name != item]
+        not_annotators = {item}
+        may_be_wide = True
         if annotator is not None and request.form is None:
             # A long table, unless each item has one row and other columns share labels.
-            candidates = [name for name in candidates if name not in (annotator, label)]
-            ids = read_cells([item])[item] if item is not None else []
-            if item is None or len(set(map(str, ids))) < len(ids):
-                candidates = []
-        cells = read_cells(candidates) if candidates else {}
-        values = {name: distinct_labels(cells[name]) for name in candidates}
-        n_rows = {name: len(cells[name]) for name in candidates}
-        guessed = annotator_columns(values, n_rows, request.classes)
-        if guessed.annotators and request.form is None:
-            _check_no_counts(request, guessed.annotators, cells)
+            not_annotators |= {annotator, label}
+            may_be_wide = item is not None and _are_distinct(read_cells([item])[item])
+        guessed = WideColumns([], [])
+        if may_be_wide:
+            candidates = [name for name in names if name not in not_annotators]
+            guessed = _guess_annotators(request, candidates, read_cells)
         if guessed.annotators or request.form == "wide":
             return _wide(request, names, guessed.annotators, tuple(guessed.truth), read_cells)
     return _long(request, names, annotator, label, read_cells)
 
 
+def _guess_annotators(
+    request: Request, candidates: Sequence[str], read_cells: Callable[[Sequence[str]], Cells]
+) -> WideColumns:
+    """Return those of the candidates that hold annotators' answers by their values; raise ValueError if they are counts."""
+    if not candidates:
+        return WideColumns([], [])
+    cells = read_cells(candidates)
+    values = {name: distinct_labels(cells[name]) for name in candidates}
+    n_rows = {name: len(cells[name]) for name in candidates}
+    guessed = annotator_columns(values, n_rows, request.classes)
+    if guessed.annotators and request.form is None:
+        _check_no_counts(request, guessed.annotators, cells)
+    return guessed
+
+
+def _are_distinct(cells: Sequence[Any]) -> bool:
+    """Return whether no two cells have the same text."""
+    return len(set(map(str, cells))) == len(cells)
+
+
 def _matching_columns(request: Request, names: Sequence[str], item: str | None) -> list[str]:
     """Return the columns that the patterns of the request match."""
     matches: list[str] = []
+    others = [name for name in names if name != item]
     for pattern in request.columns:
-        matching = [name for name in names if name != item and fnmatchcase(name, pattern)]
+        matching = [name for name in others if fnmatchcase(name, pattern)]
         if not matching:
             hint = did_you_mean(pattern, names)
             raise ValueError(f"annotators must be columns of {request.source}; none matches {pattern!r}.{hint}")
@@ -112,16 +133,11 @@ def _wide(
     remarks = []
     item = first_name(request.item, ITEM_NAMES, names)
     if item is None and request.item == ITEM_NAMES[0]:
-        texts = [name for name in TEXT_NAMES if name in names and name not in columns]
-        for name in texts:
-            cells = read_cells([name])[name]
-            if len(set(map(str, cells))) == len(cells):
-                item = name
-                break
+        item = _distinct_texts(set(names) - set(columns), read_cells)
         if item is None:
             remarks.append("No column has ids of items: they are the numbers of the rows, from 0.")
         else:
-            remarks.append(f"Items are told apart by {item!r}.")
+            remarks.append(f"Items are identified by {item!r}.")
     elif item is None:
         item = request.item  # named and not there: an error where it is read
     if not request.columns and columns:
@@ -134,6 +150,14 @@ def _wide(
         listed = ", ".join(map(repr, truth))
         remarks.append(f"Not taken for an annotator, by its name: {listed}. If it is one, name all of them: --columns.")
     return Layout(item, columns=tuple(columns), truth=truth, remarks=tuple(remarks))
+
+
+def _distinct_texts(names: set[str], read_cells: Callable[[Sequence[str]], Cells]) -> str | None:
+    """Return the first column of `TEXT_NAMES` in which no text occurs twice; None if there is none."""
+    for name in TEXT_NAMES:
+        if name in names and _are_distinct(read_cells([name])[name]):
+            return name
+    return None
 
 
 def _long(
@@ -149,22 +173,16 @@ def _long(
     if item in names and annotator is not None and label is None and request.label == LABEL_NAMES[0]:
         others = [name for name in names if name not in (item, annotator)]
         cells = read_cells([item, *others])
-        candidates = label_columns(list(map(str, cells[item])), {name: cells[name] for name in others})
         labels = _probability_columns(others, cells)
-        if labels:
-            candidates = []
-        if len(candidates) > 1:
-            listed = ", ".join(candidates)
-            raise ValueError(f"one column must hold the labels; {request.source} has {listed}. Name it with --label.")
-        label = candidates[0] if candidates else None
-    if item in names and label is not None and annotator is None and request.annotator == ANNOTATOR_NAMES[0]:
-        ids = read_cells([item])[item]
-        if len(set(map(str, ids))) < len(ids):
-            remark = (
-                "No column names the annotators: the first vote on each item is taken for annotator 1, and so on. "
-                "If a column does, name it with --annotator."
-            )
-            return Layout(item, None, label, ranked=label in RANKING_NAMES, remarks=(remark,))
+        if not labels:
+            label = _guess_label(request, item, others, cells)
+    lacks_annotator = annotator is None and request.annotator == ANNOTATOR_NAMES[0]
+    if lacks_annotator and label is not None and item in names and not _are_distinct(read_cells([item])[item]):
+        remark = (
+            "No column names the annotators: the first vote on each item is taken for annotator 1, and so on. "
+            "If a column does, name it with --annotator."
+        )
+        return Layout(item, None, label, ranked=label in RANKING_NAMES, remarks=(remark,))
     remarks = []
     annotator = annotator or request.annotator
     if labels:
@@ -179,9 +197,22 @@ def _long(
     return Layout(item, annotator, label, ranked=label in RANKING_NAMES, remarks=tuple(remarks))
 
 
+def _guess_label(request: Request, item: str, others: Sequence[str], cells: Cells) -> str | None:
+    """Return the only column of a long table whose values may be labels, None if there is none; raise ValueError if there are several."""
+    items = [str(cell) for cell in cells[item]]
+    candidates = label_columns(items, {name: cells[name] for name in others})
+    if len(candidates) > 1:
+        listed = ", ".join(candidates)
+        raise ValueError(f"one column must hold the labels; {request.source} has {listed}. Name it with --label.")
+    return candidates[0] if candidates else None
+
+
 def _probability_columns(names: Sequence[str], cells: Cells) -> list[str]:
     """Return the columns of numbers, if they hold probabilities of labels: two or more, whose rows add up to 1."""
-    numeric = [name for name in names if cells[name] and all(cell is None or is_number(cell) for cell in cells[name])]
+    numeric = []
+    for name in names:
+        if cells[name] and all(cell is None or is_number(cell) for cell in cells[name]):
+            numeric.append(name)
     if len(numeric) < 2:
         return []
     rows = _number_rows(numeric, cells)
@@ -194,18 +225,23 @@ def _number_rows(names: Sequence[str], cells: Cells) -> list[list[float | None]]
     """Return the rows of columns of numbers."""
     rows = []
     for row in zip(*(cells[name] for name in names), strict=True):
-        rows.append([None if cell in (None, "") else float(cell) for cell in row])
+        rows.append([number_or_none(cell) for cell in row])
     return rows
 
 
+def number_or_none(cell: Any) -> float | None:
+    """Return the number in a cell; None if the cell is empty."""
+    return None if cell in (None, "") else float(cell)
+
+
 def _check_no_counts(request: Request, columns: Sequence[str], cells: Cells) -> None:
-    """Raise ValueError if columns are taken for annotators that count the votes for a label each."""
+    """Raise ValueError if columns that were taken for annotators hold counts of votes, a column per label."""
     for name in columns:
         if not all(cell in (None, "") or is_number(cell) for cell in cells[name]):
             return
     if are_counts(_number_rows(columns, cells)):
         listed = ", ".join(columns[:6])
-        got = f"{request.source} has numbers in {listed}, whose rows have the same sum, as counts or probabilities of labels have"
+        got = f"{request.source} has numbers in {listed}, and each row has the same sum, like counts or probabilities of labels"
         remedy = "In Python, pass them as y. If they are labels of annotators, name the columns with --columns."
         raise ValueError(f"votes must name labels; {got}. {remedy}")
 
@@ -220,7 +256,9 @@ def distinct_labels(cells: Sequence[Any]) -> set[str]:
             if all(isinstance(score, (int, float)) or score is None for score in cell.values()):
                 labels.update(cell)
         elif isinstance(cell, (list, tuple)):
-            labels.update(str(element) for element in cell if not isinstance(element, (dict, list)))
+            for element in cell:
+                if not isinstance(element, (dict, list)):
+                    labels.add(str(element))
         else:
             labels.add(str(cell))
     return labels

@@ -17,7 +17,7 @@ from oneof.storage.printable import shortened
 from oneof.votes.ballots import Answers, Votes, collect
 from oneof.votes.final_answer import parse_json
 from oneof.votes.label_studio import is_label_studio, read_label_studio
-from oneof.votes.layout import Cells, Form, Layout, Request, find_layout
+from oneof.votes.layout import Cells, Form, Layout, Request, find_layout, number_or_none
 from oneof.votes.records import (
     ITEM_NAMES,
     TEXT_NAMES,
@@ -37,6 +37,7 @@ from oneof.votes.records import (
     is_distilabel,
     is_flat_argilla,
     is_prodigy,
+    keys_of,
     parsed_text,
     votes_key,
 )
@@ -212,14 +213,25 @@ class VotesFile:
     form: Form | None = None
 
     @property
+    def name(self) -> str:
+        """Return what messages call the source."""
+        return self.path or "the table"
+
+    @property
     def spelling(self) -> Spelling:
         """Return how answers are parsed; reads the files of the map and the taxonomy."""
+        synonyms = {}
+        if self.map is not None:
+            synonyms = read_map(self.map)
+        taxonomy = None
+        if self.taxonomy is not None:
+            taxonomy = read_taxonomy(self.taxonomy)
         return Spelling(
             separator=self.separator,
-            synonyms=read_map(self.map) if self.map is not None else {},
+            synonyms=synonyms,
             normalise=self.normalise,
             classes=self.classes,
-            taxonomy=read_taxonomy(self.taxonomy) if self.taxonomy is not None else None,
+            taxonomy=taxonomy,
         )
 
 
@@ -245,53 +257,62 @@ def read_votes(source: Any, *, form: Form | None = None, report_unused: bool = T
     >>> votes.annotators, votes.labels
     (['gpt', 'claude'], ['cat', 'dog'])
     """
-    if isinstance(source, VotesFile):
-        file = replace(source, **settings)
+    file = _with_settings(source, settings)
+    if isinstance(source, (VotesFile, str, Path)):
         source = Path(file.path)
-    else:
-        is_path = isinstance(source, (str, Path))
-        for name in ("columns", "classes"):
-            if settings.get(name) is not None:
-                settings[name] = tuple(settings[name])
-        file = VotesFile(str(source) if is_path else "", **settings)
-        source = Path(source) if is_path else source
     form = form or file.form
     spelling = file.spelling
     if isinstance(source, Path) and (form == "label-studio" or (form is None and is_label_studio(source))):
         return read_label_studio(source, from_name=file.from_name, confidence=file.confidence, spelling=spelling)
     records = _records_of(source)
     names = _names_of(source, records)
-    source_name = str(source) if isinstance(source, Path) else "the table"
     if records is not None and form is None:
         export = _flatten_export(records, file, names)
         if export is not None:
-            votes = collect_answers(source_name, export.answers, spelling)
+            votes = collect_answers(file.name, export.answers, spelling)
             return _with_remarks(votes, export.remarks, names, export.used, report_unused)
     layout = _layout_of(source, file, form, names, records)
-    used = {*layout.used, *layout.truth, file.confidence or ""}
     if records is None:
         records = _rows_with_rich_cells(source, layout, file)
-    answers = None if records is None else _answers_of(records, layout, file)
+    answers = None
+    if records is not None:
+        answers = _answers_of(records, layout, file)
+    item = layout.item or file.item
     if answers is not None:
-        votes = collect_answers(source_name, answers, spelling)
+        votes = collect_answers(file.name, answers, spelling)
     elif layout.columns or form == "wide":
-        votes = read_wide(source, columns=layout.columns, item=layout.item or file.item, spelling=spelling)
+        votes = read_wide(source, columns=layout.columns, item=item, spelling=spelling)
     else:
         votes = read_long(
             source,
-            item=layout.item or file.item,
+            item=item,
             annotator=layout.annotator or file.annotator,
             label=layout.label or file.label,
             confidence=file.confidence,
             spelling=spelling,
             allow_missing=True,
         )
+    used = {*layout.used, *layout.truth, file.confidence or ""}
     return _with_remarks(votes, list(layout.remarks), names, used, report_unused)
+
+
+def _with_settings(source: Any, settings: dict[str, Any]) -> VotesFile:
+    """Return the description of a source of votes, whose path is "" if it is a table in memory."""
+    if isinstance(source, VotesFile):
+        return replace(source, **settings)
+    settings = dict(settings)
+    for name in ("columns", "classes"):
+        if settings.get(name) is not None:
+            settings[name] = tuple(settings[name])
+    path = ""
+    if isinstance(source, (str, Path)):
+        path = str(source)
+    return VotesFile(path, **settings)
 
 
 def _layout_of(source: Any, file: VotesFile, form: Form | None, names: list[str], records: Placed | None) -> Layout:
     """Find the columns of a table or of flat records; raise ValueError for a confidence in the wide form."""
-    request = Request(file.path or "the table", file.item, file.annotator, file.label, file.columns, file.classes, form)
+    request = Request(file.name, file.item, file.annotator, file.label, file.columns, file.classes, form)
 
     def read_cells(wanted: Sequence[str]) -> Cells:
         if records is None:
@@ -322,26 +343,41 @@ def _is_json(path: Path) -> bool:
 
 def _records_of(source: Any) -> Placed | None:
     """Return the objects of a JSON file, or of a table with nested columns, each with its place; None for flat tables."""
+    if isinstance(source, Path) and _is_json(source):
+        records, lines = read_records(source)
+        return [(place_of_record(source, lines, i), record) for i, record in enumerate(records)]
     if isinstance(source, Path):
-        if _is_json(source):
-            records, lines = read_records(source)
-            return [(place_of_record(source, lines, i), record) for i, record in enumerate(records)]
-        if not source.name.lower().endswith((".parquet", ".pq")) or not source.is_file():
-            return None
-        with translate_arrow_errors(str(source)):
-            schema = pq.read_schema(source)
-        if not _has_objects(schema) and not is_flat_argilla(schema.names):
-            return None
-        table = pq.read_table(source)
+        table = _nested_parquet(source)
         name = str(source)
     else:
-        table = source if isinstance(source, pa.Table) else None
-        if table is None and _has_object_cells(source):
-            table = pa.Table.from_pandas(source, preserve_index=False)
-        if table is None or not (_has_objects(table.schema) or is_flat_argilla(table.schema.names)):
-            return None
+        table = _nested_table(source)
         name = "the table"
+    if table is None:
+        return None
     return [(f"{name}, row {i}", _without_nulls(record)) for i, record in enumerate(table.to_pylist())]
+
+
+def _nested_parquet(path: Path) -> pa.Table | None:
+    """Read a Parquet file with nested columns; return None for other files."""
+    if not path.name.lower().endswith((".parquet", ".pq")) or not path.is_file():
+        return None
+    with translate_arrow_errors(str(path)):
+        schema = pq.read_schema(path)
+    return pq.read_table(path) if _is_nested(schema) else None
+
+
+def _nested_table(source: Any) -> pa.Table | None:
+    """Return an Arrow table or a frame as a table, if it has nested columns."""
+    if _has_object_cells(source):
+        source = pa.Table.from_pandas(source, preserve_index=False)
+    if not isinstance(source, pa.Table) or not _is_nested(source.schema):
+        return None
+    return source
+
+
+def _is_nested(schema: pa.Schema) -> bool:
+    """Return whether rows must be read as objects: a column holds structs, or the table is Argilla's."""
+    return _has_objects(schema) or is_flat_argilla(schema.names)
 
 
 def _has_object_cells(frame: Any) -> bool:
@@ -363,7 +399,11 @@ def _has_objects(schema: pa.Schema) -> bool:
 def _without_nulls(value: Any) -> Any:
     """Return a record without the keys that Arrow adds to structs as nulls; a map becomes an object."""
     if isinstance(value, dict):
-        return {key: _without_nulls(element) for key, element in value.items() if element is not None}
+        record = {}
+        for key, element in value.items():
+            if element is not None:
+                record[key] = _without_nulls(element)
+        return record
     if isinstance(value, list):
         if value and all(isinstance(element, tuple) and len(element) == 2 for element in value):
             return dict(value)
@@ -373,14 +413,13 @@ def _without_nulls(value: Any) -> Any:
 
 def _flatten_export(records: Placed, file: VotesFile, names: list[str]) -> Flattened | None:
     """Flatten records of an export, or with nested votes; None for flat records."""
-    source = file.path or "the table"
     keys = Keys(file.item, file.annotator, file.label, file.confidence, file.ranked)
     if is_prodigy(records):
         return flatten_prodigy(records, keys)
     if is_argilla(records):
-        return flatten_argilla(records, keys, source)
+        return flatten_argilla(records, keys, file.name)
     if is_distilabel(records):
-        return flatten_distilabel(records, keys, source)
+        return flatten_distilabel(records, keys, file.name)
     item = first_name(file.item, (*ITEM_NAMES, *TEXT_NAMES), names)
     nested = votes_key(records)
     if item is not None and nested is not None and nested != file.label and not file.columns:
@@ -391,19 +430,25 @@ def _flatten_export(records: Placed, file: VotesFile, names: list[str]) -> Flatt
 def _answers_of(records: Placed, layout: Layout, file: VotesFile) -> list[Answer] | None:
     """Return the answers in flat records that are more than texts; None for those that are read as tables are."""
     ranked = file.ranked or layout.ranked
-    has_rich_cells = False
-    for _, record in records:
-        for name in layout.answers:
-            has_rich_cells = has_rich_cells or _is_rich(record.get(name), ranked)
-    if ranked and file.separator:
-        has_rich_cells = True
-    if layout.is_complete and not has_rich_cells:
+    separator = None
+    if ranked:
+        separator = file.separator  # splits texts that are rankings
+    if layout.is_complete and not separator and not _have_rich_cells(records, layout.answers, ranked):
         return None
-    completed = _complete(records, layout, file.separator if ranked else None)
+    completed = _complete(records, layout, separator)
     keys = Keys(layout.item or ITEM, layout.annotator or ANNOTATOR, layout.label or LABEL, file.confidence, ranked)
     if layout.columns:
         return flatten_wide(completed, keys, layout.columns).answers
     return flatten_long(completed, keys).answers
+
+
+def _have_rich_cells(records: Placed, names: Sequence[str], ranked: bool) -> bool:
+    """Return whether one of the cells with these names is more than a text."""
+    for _, record in records:
+        for name in names:
+            if _is_rich(record.get(name), ranked):
+                return True
+    return False
 
 
 def _is_rich(cell: Any, ranked: bool) -> bool:
@@ -428,16 +473,12 @@ def _complete(records: Placed, layout: Layout, separator: str | None) -> Placed:
             n_votes[item] += 1
             record[ANNOTATOR] = f"annotator {n_votes[item]}"
         if layout.labels:
-            record[LABEL] = {name: _number(record.get(name)) for name in layout.labels}
+            record[LABEL] = {name: number_or_none(record.get(name)) for name in layout.labels}
         for name in layout.columns or (layout.label or LABEL,):
             if isinstance(record.get(name), str):
                 record[name] = parsed_text(record[name], separator)
         completed.append((place, record))
     return completed
-
-
-def _number(cell: Any) -> float | None:
-    return None if cell in (None, "") else float(cell)
 
 
 def _rows_with_rich_cells(source: Any, layout: Layout, file: VotesFile) -> Placed | None:
@@ -450,8 +491,10 @@ def _rows_with_rich_cells(source: Any, layout: Layout, file: VotesFile) -> Place
     is_ranked = file.ranked or layout.ranked
     if layout.is_complete and not is_ranked and not _has_json_texts(opened, list(layout.answers)):
         return None
-    others = [layout.annotator] if layout.annotator is not None else []
-    cells = _table_cells(source, [*layout.answers, *others])
+    names = list(layout.answers)
+    if layout.annotator is not None:
+        names.append(layout.annotator)
+    cells = _table_cells(source, names)
     if file.confidence is not None:
         cells[file.confidence] = load(source, [file.confidence]).confidences(file.confidence).tolist()
     if layout.item is not None:
@@ -474,7 +517,7 @@ def _has_json_texts(opened: TableSource, names: list[str]) -> bool:
 def _names_of(source: Any, records: Placed | None) -> list[str]:
     """Return the names of the columns or keys."""
     if records is not None:
-        return list(dict.fromkeys(name for _, record in records for name in record))
+        return keys_of(records)
     if isinstance(source, Path) and not _has_table_ending(source):
         return []  # read_long says which endings are read
     return list(open_table(source).names)

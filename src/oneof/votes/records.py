@@ -43,7 +43,7 @@ GENERATION_NAMES = (
     *LABEL_NAMES, "generations", "grouped_labels", "grouped_generation", "merged_labels", "merged_generation",
 )  # fmt: skip
 UNCLASSIFIED = "unclassified"  # what distilabel's text classification answers where no label applies
-MIN_PROBABILITY = 0.05  # of the most probable label: labels of a distribution with less are not counted as named
+MIN_PROBABILITY = 0.05  # of a label in a distribution, relative to the most probable one: others are not votes
 _PROBABILITY_NAMES = ("probability", "prob", "score", "confidence", "logprob")
 
 
@@ -160,7 +160,7 @@ def parse_answer(value: Any, keys: Keys, where: str) -> list[tuple[str, float]]:
 
 
 def parsed_text(text: str, separator: str | None) -> Any:
-    """Return the object or list that a text is in JSON, if it is an answer; else the text, or its parts where they have an order."""
+    """Return the answer that a text holds in JSON; else the text, or its parts if there is a separator."""
     value = parse_json(text)
     if value is not None:
         try:
@@ -185,11 +185,14 @@ def _bad_answer(key: str, value: Any, where: str) -> str:
 
 
 def _parse_object(value: Mapping[str, Any], keys: Keys, where: str) -> list[tuple[str, float]]:
-    """Parse {label: probability}, or an object that holds the label beside other things."""
+    """Parse {label: probability}, or an object that holds the label among other keys."""
     name = first_name("label", LABEL_NAMES, list(value))
     if name is not None and isinstance(value[name], (str, int, list, Mapping)):
         return parse_answer(value[name], keys, where)
-    scores = {label: score for label, score in value.items() if score is not None}
+    scores = {}
+    for label, score in value.items():
+        if score is not None:
+            scores[label] = score
     are_numbers = all(isinstance(score, (int, float)) and not isinstance(score, bool) for score in scores.values())
     if scores and are_numbers:
         return _parse_distribution(scores, keys, value, where)
@@ -238,7 +241,11 @@ def _parse_distribution(scores: Mapping[str, float], keys: Keys, value: Any, whe
         return []
     else:
         weights = {label: score / highest for label, score in scores.items()}
-    return [(label, weight) for label, weight in weights.items() if weight >= MIN_PROBABILITY]
+    labels = []
+    for label, weight in weights.items():
+        if weight >= MIN_PROBABILITY:
+            labels.append((label, weight))
+    return labels
 
 
 def _weighted(
@@ -276,6 +283,14 @@ class Flattened(NamedTuple):
 Placed = Sequence[tuple[str, dict[str, Any]]]  # records, each with its place
 
 
+def keys_of(records: Placed) -> list[str]:
+    """Return the keys of all records, each once, in the order in which they occur."""
+    keys: dict[str, None] = {}
+    for _, record in records:
+        keys.update(dict.fromkeys(record))
+    return list(keys)
+
+
 def flatten_long(records: Placed, keys: Keys) -> Flattened:
     """Flatten records {item, annotator, label}."""
     answers = []
@@ -307,7 +322,8 @@ def flatten_wide(records: Placed, keys: Keys, columns: Sequence[str]) -> Flatten
 def votes_key(records: Placed) -> str | None:
     """Return the key of nested votes: the first of `VOTES_NAMES` that holds objects or lists in every record that has it."""
     for name in VOTES_NAMES:
-        present = [record[name] for _, record in records if record.get(name) is not None]
+        cells = [record.get(name) for _, record in records]
+        present = [votes for votes in cells if votes is not None]
         if present and all(isinstance(votes, (dict, list)) for votes in present):
             return name
     return None
@@ -350,10 +366,12 @@ def flatten_nested(records: Placed, keys: Keys, name: str) -> Flattened:
 
 def is_prodigy(records: Placed) -> bool:
     """Return whether records are Prodigy's: tasks that were accepted, rejected or ignored."""
-    return all(
-        record.get("answer") in ("accept", "reject", "ignore") and ("_input_hash" in record or "_task_hash" in record)
-        for _, record in records
-    )
+    for _, record in records:
+        has_decision = record.get("answer") in ("accept", "reject", "ignore")
+        has_hash = "_input_hash" in record or "_task_hash" in record
+        if not has_decision or not has_hash:
+            return False
+    return True
 
 
 def flatten_prodigy(records: Placed, keys: Keys) -> Flattened:
@@ -385,21 +403,19 @@ def flatten_prodigy(records: Placed, keys: Keys) -> Flattened:
     for decisions in decided.values():
         all_labels.update(decisions.accepted, decisions.rejected)
     for (_, annotator), decisions in decided.items():
-        labels = decisions.accepted
-        if not labels and decisions.rejected:
-            n_rejected += 1
-            labels = sorted(all_labels - set(decisions.rejected))
-            if not labels:  # the file has one label alone: to reject it is the other answer
-                labels = [f"not {decisions.rejected[0]}"]
-        answers.append(Answer(decisions.item, annotator, [(label, 1.0) for label in labels], decisions.place))
+        n_rejected += decisions.only_rejects
+        votes = [(label, 1.0) for label in decisions.voted_labels(all_labels)]
+        answers.append(Answer(decisions.item, annotator, votes, decisions.place))
     remarks = ["The file is read as an export of Prodigy."]
     if n_ignored:
         remarks.append(f"{n_ignored:,} tasks that were ignored, or rejected as a whole, are not counted as votes.")
     if n_rejected:
         remarks.append(f"{n_rejected:,} answers that only reject labels are votes for every other label.")
     used = {keys.item, "id", "meta", "answer", "accept", "label", "options"}
-    hidden = {name for _, record in records for name in record if name.startswith("_")}
-    return Flattened(answers, used | hidden, remarks)
+    for name in keys_of(records):
+        if name.startswith("_"):  # Prodigy's own keys
+            used.add(name)
+    return Flattened(answers, used, remarks)
 
 
 class _Decisions(NamedTuple):
@@ -409,6 +425,19 @@ class _Decisions(NamedTuple):
     place: str
     accepted: list[str]
     rejected: list[str]
+
+    @property
+    def only_rejects(self) -> bool:
+        """Return whether labels were rejected and none was accepted."""
+        return bool(self.rejected) and not self.accepted
+
+    def voted_labels(self, all_labels: set[str]) -> list[str]:
+        """Return the labels that were accepted; where there are only rejected ones, all others."""
+        if not self.only_rejects:
+            return self.accepted
+        others = sorted(all_labels - set(self.rejected))
+        # In a file of one label alone, to reject it is the other answer.
+        return others or [f"not {self.rejected[0]}"]
 
 
 def _first_value(*values: Any) -> Any:
@@ -429,8 +458,9 @@ def _texts_of_options(chosen: Any, options: Any) -> Any:
             text_of_id[option["id"]] = option["text"]
     texts = []
     for element in chosen:
-        is_number = isinstance(element, (int, float))
-        texts.append(text_of_id.get(element, element) if is_number else element)
+        if isinstance(element, (int, float)):
+            element = text_of_id.get(element, element)
+        texts.append(element)
     return texts
 
 
@@ -480,13 +510,21 @@ def flatten_argilla(records: Placed, keys: Keys, source: str) -> Flattened:
             "The file does not say which responses were submitted: drafts and discarded responses count too."
         )
     used = {keys.item, "id", "_server_id", "responses", "suggestions", "status"}
-    for _, record in records:
-        used.update(name for name in record if name.startswith(f"{question}."))
+    for name in keys_of(records):
+        if name.startswith(f"{question}."):
+            used.add(name)
     return Flattened(answers, used, remarks)
 
 
 def _argilla_answers(record: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
     """Yield question, annotator and value of each response that was submitted, and of each suggestion."""
+    yield from _argilla_responses(record)
+    yield from _argilla_suggestions(record)
+    yield from _flat_argilla_answers(record)
+
+
+def _argilla_responses(record: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
+    """Yield the submitted responses of a nested record, which are listed by question or by person."""
     responses = record.get("responses") or []
     if isinstance(responses, dict):
         for question, question_responses in responses.items():
@@ -498,6 +536,10 @@ def _argilla_answers(record: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]
             if _is_submitted(response.get("status")):
                 for question, value in (response.get("values") or {}).items():
                     yield question, str(response.get("user_id") or "annotator"), value.get("value")
+
+
+def _argilla_suggestions(record: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
+    """Yield the suggestions of a nested record, which are by question or a list."""
     suggestions = record.get("suggestions") or []
     if isinstance(suggestions, dict):
         for question, suggestion in suggestions.items():
@@ -506,6 +548,10 @@ def _argilla_answers(record: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]
         for suggestion in suggestions:
             agent = f"model:{suggestion.get('agent') or 'unnamed'}"
             yield str(suggestion.get("question_name")), agent, suggestion.get("value")
+
+
+def _flat_argilla_answers(record: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
+    """Yield the submitted responses and the suggestions of a flat record, such as those in "label.responses"."""
     for name, value in record.items():
         question = name.rpartition(".")[0]
         if name.endswith(".responses") and value is not None:
@@ -521,7 +567,10 @@ def _argilla_answers(record: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]
 def _has_states(responses: Any) -> bool:
     """Return whether a response of a record of Argilla has a status."""
     if isinstance(responses, dict):
-        return any("status" in response for answers in responses.values() for response in answers or ())
+        all_responses: list[Any] = []
+        for question_responses in responses.values():
+            all_responses.extend(question_responses or ())
+        responses = all_responses
     return any("status" in response for response in responses or ())
 
 
@@ -539,7 +588,7 @@ def is_distilabel(records: Placed) -> bool:
 
 def flatten_distilabel(records: Placed, keys: Keys, source: str) -> Flattened:
     """Flatten rows of distilabel: an answer per row, or grouped lists of model names and answers."""
-    names = list(dict.fromkeys(name for _, record in records for name in record))
+    names = keys_of(records)
     item = first_name(keys.item, ITEM_NAMES, names) or first_name(TEXT_NAMES[0], TEXT_NAMES, names)
     annotator = next(name for name in MODEL_NAMES if name in names)
     label = first_name(keys.label, GENERATION_NAMES, names)
@@ -562,7 +611,10 @@ def flatten_distilabel(records: Placed, keys: Keys, source: str) -> Flattened:
             )
         for model, value in zip(models, values, strict=True):
             labels = parse_answer(value, keys, where)
-            classified = [(text, weight) for text, weight in labels if text.strip().casefold() != UNCLASSIFIED]
+            classified = []
+            for text, weight in labels:
+                if text.strip().casefold() != UNCLASSIFIED:
+                    classified.append((text, weight))
             n_unclassified += len(classified) < len(labels)
             answers.append(Answer(key, str(model), classified, where))
     remarks = [f"The file is read as rows of distilabel: item {item!r}, annotator {annotator!r}, label {label!r}."]

@@ -228,8 +228,14 @@ def _unfold(content: Any) -> Any:
     if {"columns", "data"} <= content.keys() and isinstance(content["data"], list):  # pandas' form "split"
         return [dict(zip(content["columns"], row, strict=False)) for row in content["data"]]
     values = list(content.values())
-    lists_of_objects = [value for value in values if isinstance(value, list) and value and isinstance(value[0], dict)]
-    if len(lists_of_objects) == 1 and len(values) - 1 == sum(not isinstance(value, (list, dict)) for value in values):
+    lists_of_objects = []
+    n_scalars = 0
+    for value in values:
+        if isinstance(value, list) and value and isinstance(value[0], dict):
+            lists_of_objects.append(value)
+        elif not isinstance(value, (list, dict)):
+            n_scalars += 1
+    if len(lists_of_objects) == 1 and n_scalars == len(values) - 1:
         return lists_of_objects[0]
     if all(isinstance(value, dict) for value in values):
         keys = list(values[0])
