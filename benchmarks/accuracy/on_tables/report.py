@@ -232,6 +232,26 @@ def resolved_section(rows: list[Row], subject: str = DEFAULT) -> str:
     return means_table(collect(rows, "resolved"), subject)
 
 
+def probability_section(rows: list[Row], subject: str = DEFAULT) -> str:
+    """Return the share of labels that are right and, in brackets, their mean probability, table by table."""
+    right = collect(rows, "resolved")
+    probability = collect(rows, "probability")
+    tables = sorted({table for table, _ in probability})
+    kinds = sorted({kind for _, kind in probability})
+    lines = [_line(["table", *kinds]), "|---" * (len(kinds) + 1) + "|"]
+    for table in tables:
+        texts = [table]
+        for kind in kinds:
+            text = ""
+            if (table, kind) in probability:
+                mean_right = 100 * mean(right[table, kind][subject])
+                mean_probability = 100 * mean(probability[table, kind][subject])
+                text = f"{mean_right:.1f} ({mean_probability:.1f})"
+            texts.append(text)
+        lines.append(_line(texts))
+    return "\n".join(lines)
+
+
 def cells_section(rows: list[Row], subject: str = DEFAULT) -> str:
     """Return every cell by itself: accuracy, and in brackets processor seconds, of the subject and the rivals that have rows."""
     cells = collect(rows)

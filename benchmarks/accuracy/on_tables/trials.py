@@ -121,6 +121,11 @@ def measure(problem: Problem, outcome: Outcome) -> Row:
     if labels is None and outcome.train is not None:
         labels = np.where(problem.sets, outcome.train, -1.0).argmax(1)
     resolved = None if labels is None else round(float((labels == problem.labels_train).mean()), 6)
+    probability = None
+    if labels is not None and outcome.train is not None:
+        within_sets = np.where(problem.sets, outcome.train, 0.0)
+        of_labels = within_sets[np.arange(n), labels] / np.maximum(within_sets.sum(1), 1e-12)
+        probability = round(float(of_labels.mean()), 6)
     covering = None if outcome.covering is None else round(float(outcome.covering), 6)
     return {
         "n": n,
@@ -129,6 +134,7 @@ def measure(problem: Problem, outcome: Outcome) -> Row:
         "set_size": round(float(problem.sets.sum(1).mean()), 4),
         "accuracy": round(float((outcome.test.argmax(1) == problem.labels_test).mean()), 6),
         "resolved": resolved,
+        "probability": probability,
         "covering": covering,
     }
 

@@ -5,7 +5,8 @@
    sets ranks the scalings; labels that another candidate clearly leads are removed.
 3. Networks and linear models learn from the sets, with the best scalings; trees and classifiers of the user's own learn from the soft
    labels that these find; other trees learn from the sets by themselves. Every learner predicts rows that it was not trained on.
-4. Held-out sets weigh the learners; their mean, and the votes where there are any, resolve the label of every row.
+4. Held-out sets weigh the learners; their mean, and the votes where there are any, resolve the label of every row. Probabilities are
+   lowered where features predict which wrong labels are in the sets.
 5. Held-out rows show what may be said about the accuracy.
 
 No true label is used, unless it is given as gold.
@@ -23,6 +24,7 @@ from oneof.data.dataset import UNKNOWN, BoolArray, Dataset, FloatArray, IntArray
 from oneof.ensemble.accuracy import (
     GOLD_SAMPLE_ROWS,
     MIN_GOLD,
+    MIN_HELD_OUT,
     HeldOutEval,
     estimate_accuracy,
     gold_of_random_sample,
@@ -40,6 +42,7 @@ from oneof.ensemble.learner_stages import (
 )
 from oneof.ensemble.model import Model
 from oneof.ensemble.noisy_sets import find_noisy_sets
+from oneof.ensemble.predictable_sets import MAX_ROWS, describe_share, explained_share, trust_in_labels
 from oneof.ensemble.records import (
     FitResult,
     describe_fit,
@@ -106,7 +109,10 @@ def fit_ensemble(data: Dataset, context: Context, evaluation_gold: IntArray) -> 
     weights = weigh_learners(learners, data, context)
     weighted_learners = with_positive_weight(learners, weights)
     predictions = combine_predictions(learners, weights).mask_unobserved(data.observed)
-    resolved = resolve_labels(data, predictions, allowed_labels(data, weighted_learners, networks.sets))
+    allowed = allowed_labels(data, weighted_learners, networks.sets)
+    resolved = resolve_labels(data, predictions, allowed)
+    share = share_of_predictable_sets(data, resolved.label)
+    resolved = resolve_labels(data, predictions, allowed, trust_in_labels(share))
 
     # 5. What may be said about the accuracy.
     evaluated = HeldOutEval(
@@ -138,7 +144,7 @@ def fit_ensemble(data: Dataset, context: Context, evaluation_gold: IntArray) -> 
             accuracy,
             context.config.ensemble.sampled_rows(len(data)),
         ),
-        warnings=[*networks.warnings, *label_learners.warnings],
+        warnings=[*networks.warnings, *label_learners.warnings, *describe_share(share)],
     )
 
 
@@ -244,6 +250,14 @@ def choose_independent_scores(
     if heaviest.is_nested:
         return heaviest.oof.mean[eval_rows]
     return cross_fitted.from_resolved
+
+
+def share_of_predictable_sets(data: Dataset, labels: IntArray) -> float:
+    """Return how far features predict which wrong labels are in the sets, by a sample of the rows; 0 where votes, counts or probabilities say more."""
+    rows = np.sort(sample_order(len(data))[:MAX_ROWS])
+    if data.has_prior or len(rows) < MIN_HELD_OUT:
+        return 0.0
+    return explained_share(data.plain_features(rows), data.candidates.mask[rows], labels[rows])
 
 
 def describe_rows(

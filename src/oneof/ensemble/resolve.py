@@ -40,8 +40,11 @@ class ResolvedRows(NamedTuple):
     ask: BoolArray  # [n] whether a person should review the row
 
 
-def resolve_labels(data: Dataset, predictions: Predictions, allowed: BoolArray) -> ResolvedRows:
-    """Choose the label of each row among the allowed ones [n, c]; probabilities are shares within the original set."""
+def resolve_labels(data: Dataset, predictions: Predictions, allowed: BoolArray, trust: float = 1.0) -> ResolvedRows:
+    """Choose the label of each row among the allowed ones [n, c]; probabilities are shares within the original set.
+
+    `trust` in the learners is that of `oneof.ensemble.predictable_sets`; at 0 all labels of a set would be equally probable.
+    """
     original = data.candidates.mask
     n, c = original.shape
     rows = np.arange(n)
@@ -54,6 +57,9 @@ def resolve_labels(data: Dataset, predictions: Predictions, allowed: BoolArray) 
     label = np.where(allowed, shares, -1).argmax(1)
     if data.votes is not None and data.votes.counts is not None:
         shares, label = respect_unanimous_votes(shares, label, allowed, data.votes.counts, data.votes.vote_accuracy)
+    if trust < 1:
+        by_chance = original / original.sum(1, keepdims=True)
+        shares = (trust * shares + (1 - trust) * by_chance).astype(np.float32)
 
     probability = shares[rows, label]
     agreement = predictions.top_share[rows, label]
