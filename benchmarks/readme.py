@@ -130,6 +130,7 @@ def made() -> dict[str, str]:
         "suite": suite_report.accuracy_section(suite_rows),
         "suite-behind": suite_report.behind_section(suite_rows),
         "suite-resolved": suite_report.resolved_section(suite_rows),
+        "suite-probabilities": suite_report.probability_section(read(ROOT / "results/label_probabilities.jsonl")),
         "suite-made": suite_report.cells_section(read(ROOT / "results/made_tables.jsonl")),
         "strangers": default_study.report_strangers(read(ROOT / "results/default_study.jsonl")),
         "kinds": default_study.report_kinds(read(ROOT / "results/default_study.jsonl")),
