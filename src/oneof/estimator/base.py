@@ -40,7 +40,7 @@ from oneof.metrics import approximated_accuracy
 from oneof.runs.decisions import decided_table
 from oneof.runs.folder import Run
 from oneof.runs.purified import read_purified
-from oneof.runs.write import write_run
+from oneof.runs.write_run import write_run
 from oneof.storage.files import atomic_folder
 from oneof.storage.regular import check_plain_tree
 from oneof.version import __version__

@@ -23,7 +23,7 @@ from oneof.review.pictures import encode_picture, find_picture
 from oneof.runs.decisions import DECISIONS, GOLD, Log, ResolvedDecision, decided_table, resolve_decisions
 from oneof.runs.explain import describe_removal, reason
 from oneof.runs.folder import Run, check_unchanged, is_unchanged
-from oneof.runs.plain_labels import id_column
+from oneof.runs.labels_csv import id_column
 
 _MIN_COLUMNS = 6  # shown by default, if fewer are texts, pictures, categories or excluded from the features
 _MAX_CHARACTERS = 2000  # of a cell

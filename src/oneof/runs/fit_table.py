@@ -33,7 +33,7 @@ from oneof.runs.read_dataset import (
     read_table_with_votes,
 )
 from oneof.runs.refit import Refit
-from oneof.runs.write import write_run
+from oneof.runs.write_run import write_run
 from oneof.storage.locks import exclusive_lock
 from oneof.storage.regular import check_plain_tree, read_regular
 from oneof.storage.schema import find_schema_error
