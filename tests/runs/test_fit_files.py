@@ -27,7 +27,8 @@ from oneof.learners.config import FitConfig
 from oneof.runs.clean_files import write_file_labels
 from oneof.runs.decisions import Decision
 from oneof.runs.fit_files import fit_files, table_files
-from oneof.runs.fit_table import FitSpec, RunOptions
+from oneof.runs.fit_spec import FitSpec
+from oneof.runs.fit_table import RunOptions
 from oneof.runs.folder import Run
 from oneof.runs.predictor import Predictor
 from oneof.runs.stream_networks import NetworkStream, RowChunk

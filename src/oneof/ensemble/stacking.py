@@ -11,9 +11,7 @@ from oneof.learners.base import Context, FittedLearner, Predictions
 from oneof.metrics import MEANS, criteria
 
 MIN_WEIGHT = 0.1  # a learner with less is left out
-PSEUDO_ROWS = (
-    100  # on which all learners are assumed to be equally good, so that weights from few rows stay nearly equal
-)
+PSEUDO_ROWS = 100  # with the same prediction by all learners, so that weights from few rows are nearly equal
 PSEUDO_ROWS_SELECTION = 10  # the same while deciding which learners are left out
 EM_ROUNDS = 200
 SAMPLE = 50_000  # rows of a large table from which weights are estimated

@@ -42,9 +42,8 @@ GAMMA_SAMPLE = 1500  # rows by which gamma is chosen
 MIN_GAMMA_GAIN = 0.06  # in the mean log-likelihood of the sets, below which the gamma of the config is kept
 MIN_SHARE = 1e-4  # of a label in `_positive_shares`, so that the likelihood of a set is not 0
 SMOOTHING = 1e-3  # added to the weight of every candidate after the round of `_likelihood_after_one_round`
-SPARSE_FACTOR = (
-    20  # if the mask has more cells per candidate, products with the listed candidates are faster than dense ones
-)
+# If the mask has more cells than this per candidate, products with the listed candidates alone are faster than dense ones.
+SPARSE_FACTOR = 20
 
 
 @dataclass(frozen=True)
@@ -58,9 +57,8 @@ class KernelConfig:
     The kernel is restricted to the span of a few landmark rows (Nyström), so that the cost grows linearly in n.
     """
 
-    relative_gamma: float = (
-        0.3  # inverse squared bandwidth; `with_best_gamma` takes a larger one where the sets are clearly likelier
-    )
+    # The inverse squared bandwidth of the kernel. `with_best_gamma` takes a larger one where the sets are clearly likelier under it.
+    relative_gamma: float = 0.3
     ridge: float = 0.1
     inverse_temperature: float = 6.0  # a
     balance: float = 0.5  # b; 0 turns it off
