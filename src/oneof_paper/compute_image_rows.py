@@ -53,7 +53,11 @@ def work_of_table(
             work.append(run_of(number, name, dataset, seed))
     if not tiny:
         return work
-    return [_shrink(item) for item in work if isinstance(item, Cell) or item.seed == image_seeds[0]]
+    small_work = []
+    for item in work:
+        if isinstance(item, Cell) or item.seed == image_seeds[0]:
+            small_work.append(_shrink(item))
+    return small_work
 
 
 def _shrink(item: Work) -> Work:
@@ -66,10 +70,15 @@ def _shrink(item: Work) -> Work:
 
 def missing_runs(work: Sequence[Work], path: Path) -> list[Work]:
     """Return the work that has no rows yet: runs in images.jsonl beside the tables' rows, cells in `path`."""
-    cells = [item for item in work if isinstance(item, Cell)]
-    runs = [item for item in work if isinstance(item, ImageRun)]
     done = {key_of(row) for row in _read_if_present(path.with_name("images.jsonl"))}
-    return [*missing_cells(cells, _read_if_present(path)), *(run for run in runs if run.key not in done)]
+    cells = []
+    runs = []
+    for item in work:
+        if isinstance(item, Cell):
+            cells.append(item)
+        elif item.key not in done:
+            runs.append(item)
+    return [*missing_cells(cells, _read_if_present(path)), *runs]
 
 
 def _read_if_present(path: Path) -> list[Row]:

@@ -316,7 +316,11 @@ def _cost(cell: Cell) -> int:
 
 def split_by_seed(cells: Iterable[Cell]) -> list[Cell]:
     """Return every cell as several, of one seed each."""
-    return [cell._replace(seeds=(seed,)) for cell in cells for seed in cell.seeds]
+    single = []
+    for cell in cells:
+        for seed in cell.seeds:
+            single.append(cell._replace(seeds=(seed,)))
+    return single
 
 
 def run_in_processes(jobs: Sequence[Job], processes: int) -> FinishedJobs:

@@ -52,7 +52,7 @@ from oneof.ensemble.records import (
     training_record,
 )
 from oneof.ensemble.resolve import ResolvedRows, allowed_labels, resolve_labels
-from oneof.ensemble.review_order import find_evidence
+from oneof.ensemble.review_order import neighbours_and_gain
 from oneof.ensemble.stacking import combine_predictions, weigh_learners
 from oneof.ensemble.votes_alone import resolve_votes_alone
 from oneof.learners.base import Context, FittedLearner, Resources, Targets, WarmStart, trained_networks
@@ -273,7 +273,7 @@ def describe_rows(
 ) -> pa.Table:
     """Return the purified table, a row per example: its label with the evidence, removals, similar rows and the gain of reviewing it."""
     trained = trained_networks(learners)
-    neighbours, gain = find_evidence(
+    neighbours, gain = neighbours_and_gain(
         representation, resolved.distribution, resolved.ask, context.resources.device, context.resources.map
     )
     other_columns = {

@@ -306,7 +306,7 @@ def card(run: Run, items: Items, row: int) -> dict[str, Any]:
 def _candidates(resolved: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the candidates of a row with their evidence: the chosen label first, then by decreasing probability.
 
-    Under votes every label is a candidate; those that nobody named and the models rule out come last, as not `likely`.
+    With votes every label is a candidate. Those that nobody named and that models find improbable come last, as not `likely`.
     """
     probability = dict(zip(resolved["original"], resolved["distribution"], strict=True))
     removal = {}
@@ -315,10 +315,11 @@ def _candidates(resolved: dict[str, Any]) -> list[dict[str, Any]]:
     votes = {}
     for vote in resolved.get("votes") or ():
         votes[vote["label"]] = vote["votes"]
-    likely = set(probability)
-    if "votes" in resolved:
-        likely = {label for label in probability if label in votes or probability[label] >= _MIN_LIKELY}
-        likely.add(resolved["label"])
+    likely = set()
+    for label in probability:
+        is_likely = "votes" not in resolved or label in votes or probability[label] >= _MIN_LIKELY
+        if is_likely or label == resolved["label"]:
+            likely.add(label)
 
     def position(label: str) -> tuple[bool, bool, float]:
         return label != resolved["label"], label not in likely, -probability[label]
