@@ -83,8 +83,9 @@ def describe_share(share: float) -> list[str]:
     """Return a warning where the share lowers the trust in labels, else nothing."""
     if trust_in_labels(share) == 1:
         return []
+    percent = f"{share:.0%}".replace("%", " %")
     return [
-        f"the features explain {share:.0%} of which wrong labels are in the sets: the mistakes in the sets seem to depend on the features, "
+        f"the features explain {percent} of which wrong labels are in the sets: the mistakes in the sets seem to depend on the features, "
         "and the labels may repeat them. Their probabilities are lowered. To measure the accuracy of the labels, fill in sample.csv; "
         "single votes (--votes) would tell more than sets."
     ]
