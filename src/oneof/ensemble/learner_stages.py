@@ -176,10 +176,9 @@ def fit_networks(data: Dataset, sets: BoolArray, kernels: KernelStage, context: 
         to_train.append(NetworkLearner(linear_configs, features, lead, beside_mlps=True))
     learners = fit_network_learners(to_train, data, targets, context)
     check_converged(learners, [chosen_config.lr for chosen_config in chosen])
+    # With votes both kinds are kept: the sets then hold nearly all labels, so they cannot show which kind is better.
     best = learners
-    if (
-        not data.has_single_votes
-    ):  # with votes both kinds are kept: the sets then hold nearly all labels, and do not tell them apart
+    if not data.has_single_votes:
         best = _best_kind(learners, context)
     return NetworkStage(learners, best, chosen, kept, warnings)
 
