@@ -1,6 +1,6 @@
 """Fit a classifier and the label of every row: the one path of tables, votes and pictures.
 
-1. Sets that seem to miss the true label are found; they are not trained on.
+1. Sets that seem to miss the true label are found; they are not trained on, nor are rows whose set holds every label.
 2. A kernel regression that leaves each row out weights the candidates of every row, once for each scaling of the features. The
    agreement with the sets ranks the scalings; labels that another candidate clearly dominates are removed.
 3. Networks and linear models are trained on the sets, with the best scalings; trees and the user's own classifiers on the resulting soft
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -31,7 +32,9 @@ from oneof.ensemble.accuracy import (
     sample_order,
 )
 from oneof.ensemble.calibrate import calibrate
+from oneof.ensemble.informative_rows import extend_to_all_rows, informative_rows, take_context
 from oneof.ensemble.learner_stages import (
+    KernelStage,
     NetworkStage,
     choose_kernel_targets,
     fit_image_networks,
@@ -83,13 +86,78 @@ def fit(
         return fit_ensemble(data, context, evaluation_gold)
 
 
+class FittedStages(NamedTuple):
+    """The fitted learners, with what was computed on the way."""
+
+    kernels: KernelStage
+    networks: NetworkStage
+    learners: list[FittedLearner]
+    weights: FloatArray  # of each learner
+    representation: FloatArray  # [n, width] of `represent_rows`
+    eval_rows: IntArray  # [m] rows on which the accuracy is estimated
+    cross_fitted: CrossFitScores  # of these rows
+    warnings: list[str]
+
+
 def fit_ensemble(data: Dataset, context: Context, evaluation_gold: IntArray) -> FitResult:
     """Fit the learners of a context; `evaluation_gold` [n] measures the accuracy where it is known."""
-    # 1. Which sets to learn from.
+    # 1. to 3. The learners and their weights. Rows whose set says nothing are predicted only.
+    rows = informative_rows(data)
+    if len(rows) == len(data):
+        fitted = fit_learners(data, context)
+    else:
+        fitted = fit_learners_on_rows(data, rows, context)
+    learners = fitted.learners
+    eval_rows = fitted.eval_rows
+
+    # 4. The label of every row.
+    weights = fitted.weights
+    weighted_learners = with_positive_weight(learners, weights)
+    predictions = combine_predictions(learners, weights).mask_unobserved(data.observed)
+    allowed = allowed_labels(data, weighted_learners, fitted.networks.sets)
+    resolved = resolve_labels(data, predictions, allowed)
+    explained = estimate_explained_share(data, resolved.label)
+    resolved = resolve_labels(data, predictions, allowed, trust_in_labels(explained))  # the same labels, less probable
+
+    # 5. The accuracy on new rows.
+    evaluated = HeldOutEval(
+        probabilities=predictions.mean[eval_rows],
+        candidates=data.candidates.mask[eval_rows],
+        gold=evaluation_gold[eval_rows],
+        cross_fitted=choose_independent_scores(learners, weights, fitted.cross_fitted, eval_rows),
+        has_prior=data.has_prior,
+    ).where(predictions.held_out[eval_rows])
+    accuracy = estimate_accuracy(evaluated)
+
+    model = Model(data.classes, data.encoding, (), calibrate(evaluated, accuracy)).with_fitted(learners, weights)
+    weighted_model = model.without_zero_weights()
+    rule = context.criterion  # what chose the settings
+    if data.are_pictures:
+        rule = "size and device"
+    return FitResult(
+        model=weighted_model.on_cpu(),
+        purified=describe_rows(data, weighted_learners, resolved, fitted.representation, context),
+        training=training_record(trained_networks(weighted_learners)),
+        tried=[*fitted.kernels.tried, *_learner_rows(model)],
+        accuracy=accuracy,
+        metadata=describe_fit(
+            data,
+            context.config.seed,
+            fitted.networks.configs,
+            weighted_model,
+            rule,
+            accuracy,
+            context.config.ensemble.sampled_rows(len(rows)),
+        ),
+        warnings=[*fitted.warnings, *describe_share(explained)],
+    )
+
+
+def fit_learners(data: Dataset, context: Context) -> FittedStages:
+    """Fit the learners on all rows of the data, each after those whose results it needs, and weight them."""
     with start_workers(context.resources.n_workers):
         training_sets, kernel_scores = choose_training_sets(data, context)
 
-    # 2. and 3. The learners, each after those whose results it needs.
     kernels = fit_kernel_stage(data, training_sets, kernel_scores, context)
     if data.are_pictures:
         networks = fit_image_networks(data, training_sets, context)
@@ -102,48 +170,30 @@ def fit_ensemble(data: Dataset, context: Context, evaluation_gold: IntArray) -> 
     soft_labels = make_soft_labels(data, training_sets, networks.learners, kernels.soft_labels)
     targets = Targets(training_sets, soft_labels)
     label_learners = fit_label_learners(data, targets, networks.best, kernels, context)
-
-    # 4. Their weights, and the label of every row.
     learners = [*networks.best, *label_learners.learners]
-    weights = weigh_learners(learners, data, context)
-    weighted_learners = with_positive_weight(learners, weights)
-    predictions = combine_predictions(learners, weights).mask_unobserved(data.observed)
-    allowed = allowed_labels(data, weighted_learners, networks.sets)
-    resolved = resolve_labels(data, predictions, allowed)
-    explained = estimate_explained_share(data, resolved.label)
-    resolved = resolve_labels(data, predictions, allowed, trust_in_labels(explained))  # the same labels, less probable
+    return FittedStages(
+        kernels=kernels,
+        networks=networks,
+        learners=learners,
+        weights=weigh_learners(learners, data, context),
+        representation=representation,
+        eval_rows=eval_rows,
+        cross_fitted=cross_fitted,
+        warnings=[*networks.warnings, *label_learners.warnings],
+    )
 
-    # 5. The accuracy on new rows.
-    evaluated = HeldOutEval(
-        probabilities=predictions.mean[eval_rows],
-        candidates=data.candidates.mask[eval_rows],
-        gold=evaluation_gold[eval_rows],
-        cross_fitted=choose_independent_scores(learners, weights, cross_fitted, eval_rows),
-        has_prior=data.has_prior,
-    ).where(predictions.held_out[eval_rows])
-    accuracy = estimate_accuracy(evaluated)
 
-    model = Model(data.classes, data.encoding, (), calibrate(evaluated, accuracy)).with_fitted(learners, weights)
-    weighted_model = model.without_zero_weights()
-    rule = context.criterion  # what chose the settings
-    if data.are_pictures:
-        rule = "size and device"
-    return FitResult(
-        model=weighted_model.on_cpu(),
-        purified=describe_rows(data, weighted_learners, resolved, representation, context),
-        training=training_record(trained_networks(weighted_learners)),
-        tried=[*kernels.tried, *_learner_rows(model)],
-        accuracy=accuracy,
-        metadata=describe_fit(
-            data,
-            context.config.seed,
-            networks.configs,
-            weighted_model,
-            rule,
-            accuracy,
-            context.config.ensemble.sampled_rows(len(data)),
-        ),
-        warnings=[*networks.warnings, *label_learners.warnings, *describe_share(explained)],
+def fit_learners_on_rows(data: Dataset, rows: IntArray, context: Context) -> FittedStages:
+    """Fit the learners on some rows [m]; the others have predictions and sets as they were."""
+    fitted = fit_learners(data.take(rows), take_context(context, rows))
+    network_sets = data.reviewed_sets.copy()
+    network_sets[rows] = fitted.networks.sets
+    networks = fitted.networks._replace(sets=network_sets)
+    return fitted._replace(
+        networks=networks,
+        learners=[extend_to_all_rows(learner, rows, data, context.resources.map) for learner in fitted.learners],
+        representation=represent_rows(data, networks),
+        eval_rows=rows[fitted.eval_rows],
     )
 
 
@@ -176,7 +226,8 @@ def make_context(
         ensemble = replace(ensemble, learners=("networks",), kernel=None)  # other learners cannot use single pixels
     else:
         device = device_for(resources.device, *data.features.shape)
-        ensemble = ensemble.for_size(*data.candidates.mask.shape).for_width(data.features.shape[1])
+        n_rows = len(informative_rows(data))
+        ensemble = ensemble.for_size(n_rows, len(data.classes)).for_width(data.features.shape[1])
     context = Context(
         config=replace(config, ensemble=ensemble, seed=seed),
         resources=replace(resources, device=device, are_ranks=data.are_pictures),
