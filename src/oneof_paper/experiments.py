@@ -163,8 +163,8 @@ WIDE_SEEDS = range(400, 410)  # on which nothing was chosen
 def wide_systems() -> list[System]:
     """Return the systems of Tables 2, 4 and 5 as the wide grid has them, those of several tables first.
 
-    LW has all forms of its loss. Algorithm 1 and the released code's POP start at epoch 20, as the released code does; RC has them too,
-    since RC with our POP is far below print on MSRCv2.
+    LW has all forms of its loss. Algorithm 1 and the released code's POP start at epoch 20, as the released code does; RC and LW have
+    them too, since with our POP both are far below print on MSRCv2.
     """
     printed_from_20 = replace(PRINTED, warm_up=20)
     systems = _wide_losses(None, "")
@@ -174,6 +174,8 @@ def wide_systems() -> list[System]:
     systems += warm_up_systems(LATE).values()
     systems.append(System("RC+POP as printed", RC(), printed_from_20))
     systems.append(System("RC+POP as released", RC(), PopReleased()))
+    systems.append(System("LWS+POP as printed", LWS(), printed_from_20, FORMS_OF_LW))
+    systems.append(System("LWS+POP as released", LWS(), PopReleased(), FORMS_OF_LW))
     systems += ON_TABLES.values()
     return systems
 
