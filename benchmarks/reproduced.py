@@ -439,6 +439,23 @@ def malagasy(book: Book) -> str:
     return typeset(["system", "covering", "oracle", "paper, on its own file", "seeds"], body, "markdown")
 
 
+def empty_cells(cells: Mapping[int, Sequence[Line]]) -> str:
+    """Say which cells have no rows, and why: a line for each reason, with the data sets, their tables and systems."""
+    tables_by_place: dict[str, dict[tuple[str, str], list[str]]] = {}
+    for number, lines in cells.items():
+        for (title, reason), systems in tables.systems_without_rows(number, lines).items():
+            tables_by_place.setdefault(reason, {}).setdefault((title, systems), []).append(str(number))
+    notes = []
+    for reason, places in tables_by_place.items():
+        texts = []
+        for (title, systems), numbers in places.items():
+            which = "" if systems == "all" else f": {systems}"
+            table = "Table" if len(numbers) == 1 else "Tables"
+            texts.append(f"{title} ({table} {', '.join(numbers)}{which})")
+        notes.append(f"- {'; '.join(texts)}: {reason}")
+    return "\n".join(notes)
+
+
 def rows_without_origin() -> str:
     """Return, for each file of rows, how many name a commit that is not in the history, or none."""
     body = []
@@ -465,9 +482,6 @@ def page() -> str:
                 places.append(place)
     furthest = sorted(places, key=lambda place: -abs(place.distance))[:WORST]
     below = sorted((place for place in places if place.distance < -BELOW), key=lambda place: place.distance)
-    waits = []
-    for number, lines in cells.items():
-        waits += [f"- Table {number}. {reason}" for reason in tables.empty_cells(number, lines)]
     parts = [
         INTRODUCTION.format(spread=spread(book.lines)),
         typeset(HEAD, [summary(number, lines) for number, lines in cells.items()], "markdown"),
@@ -491,7 +505,7 @@ def page() -> str:
         "The paper's file cannot be had. This set is made from the text and the tag dictionary that the paper's came from; features are indicators of words, affixes and neighbours. It has 22 classes where the paper prints 44 ([Table 7](table-7.md)), so it stands beside the paper's row and fills no cell.",
         malagasy(book),
         "## What is empty, and why",
-        "\n".join(waits),
+        empty_cells(cells),
         PROVENANCE,
         rows_without_origin(),
     ]

@@ -274,17 +274,24 @@ def count_filled(table_lines: Sequence[Line]) -> str:
 
 def empty_cells(number: int, table_lines: Sequence[Line]) -> list[str]:
     """Say why cells are empty, in a note for each data set and reason."""
-    systems_by_reason: dict[tuple[str, str], list[str]] = {}
+    notes = []
+    for (title, reason), which in systems_without_rows(number, table_lines).items():
+        notes.append(f"Empty: {title} ({which}): {reason}")
+    return notes
+
+
+def systems_without_rows(number: int, table_lines: Sequence[Line]) -> dict[tuple[str, str], str]:
+    """Return which systems have no rows, "all" where none has, by the title of the data set and the reason."""
+    titles_by_reason: dict[tuple[str, str], list[str]] = {}
     for line in table_lines:
         if not line.ours:
             reason = _why_empty(number, line, table_lines)
-            systems_by_reason.setdefault((line.title, reason), []).append(line.system_title)
+            titles_by_reason.setdefault((line.title, reason), []).append(line.system_title)
     n_systems = len({line.system for line in table_lines if line.dataset == line.name})
-    notes = []
-    for (title, reason), systems in systems_by_reason.items():
-        which = "all" if len(systems) == n_systems else ", ".join(systems)
-        notes.append(f"Empty: {title} ({which}): {reason}")
-    return notes
+    which = {}
+    for key, titles in titles_by_reason.items():
+        which[key] = "all" if len(titles) == n_systems else ", ".join(titles)
+    return which
 
 
 def _why_empty(number: int, line: Line, table_lines: Sequence[Line]) -> str:

@@ -124,6 +124,18 @@ def test_the_three_pops_stand_beside_proden_on_real_sets_where_all_have_rows():
     assert "BirdSong" not in text
 
 
+def test_empty_cells_of_several_tables_stand_together():
+    def empty(dataset: str, system: str) -> Line:
+        return Line(dataset, system, {}, PAPER)
+
+    cells = {
+        2: [empty("soccer", "CC"), empty("soccer", "RC"), empty("yahoo", "CC"), line("lost", "RC", 50)],
+        5: [empty("soccer", "warm-up 0")],
+    }
+    note = reproduced.empty_cells(cells)
+    assert note.startswith("- Soccer Player (Tables 2, 5); Yahoo! News (Table 2: CC): the data are not at hand")
+
+
 def test_the_wide_grid_counts_from_three_seeds_on():
     narrow = [line("lost", "CC", 50), line("lost", "RC", 50)]
     wide = [line(f"lost/{WIDE_GRID}", "CC", 55), line(f"lost/{WIDE_GRID}", "RC", 55, seeds=2)]
