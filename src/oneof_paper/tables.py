@@ -352,10 +352,12 @@ def notes(number: int, table_lines: Sequence[Line]) -> list[str]:
         titles = " and ".join(criterion.title for criterion in CRITERIA.values()).capitalize()
         about.append(f"{titles} choose the setting by held-out sets, without a true label, and take the last epoch.")
     if "last" in rules:
-        about.append("On images with a network of their own, settings are fixed, and the last epoch is taken.")
+        about.append(
+            f'Settings of {_image_networks(number)} are fixed, so nothing is chosen in the column "last epoch".'
+        )
     choice = "the epoch and the setting" if is_searched else "the epoch"
     if is_searched and "last" in rules:
-        choice += " (with a network of their own the epoch alone)"
+        choice += f" (of {_image_networks(number)} the epoch alone)"
     about.append(f"The oracle, as the paper, looks at held-out true labels; it chooses {choice}.")
     further = [*_pop_notes(number, table_lines), *_search_notes(table_lines)]
     return [
@@ -365,6 +367,11 @@ def notes(number: int, table_lines: Sequence[Line]) -> list[str]:
         *empty_cells(number, table_lines),
         *(f"Paper: {note}" for note in errata(number)),
     ]
+
+
+def _image_networks(number: int) -> str:
+    """Return the networks of a table's images that are no rows of pixels."""
+    return "LeNet and WRN-28-2" if number == 1 else "WRN-28-2"
 
 
 def _pop_notes(number: int, table_lines: Sequence[Line]) -> list[str]:
@@ -382,10 +389,10 @@ def _pop_notes(number: int, table_lines: Sequence[Line]) -> list[str]:
     if number == 3 and "covering" in rules:
         text.append(f"On rows of pixels POP starts at epoch {QUICK.warm_up} of {FLAT.training.epochs}.")
     if "last" in rules:
-        text.append("With a network of their own POP starts after four fifths of the epochs.")
+        text.append(f"With {_image_networks(number)} every form of POP starts after four fifths of the epochs.")
     if _have_rows(table_lines, IN_STEPS):
         text.append(
-            "In the lines of 200 epochs the rate falls in steps, as in the released code; Algorithm 1 and the released code start at epoch 20, ours at 160."
+            "Not so in the lines of 200 epochs, where the rate falls in steps, as in the released code: Algorithm 1 and the released code start at epoch 20, ours at 160."
         )
     return text
 
