@@ -104,6 +104,16 @@ def test_other_forms_of_pop_stand_beside_a_cell_below_print(monkeypatch):
     assert alone == ("The oracle takes the largest learning rate, 3, in 1 of 10 seeds.", "no experiment")
 
 
+def test_the_usual_grid_stands_beside_the_wide_one(monkeypatch):
+    monkeypatch.setattr(reproduced, "at_the_edge", lambda *_: (1, 10))
+    cell = line(f"msrcv2/{WIDE_GRID}", "VALEN", 56)
+    text = "With 12 settings: 54.0. The oracle takes the largest learning rate, 3, in 1 of 10 seeds."
+    assert explained(2, cell, line("msrcv2", "VALEN", 54)) == (text, "not explained")
+    usual = explained(2, line("msrcv2", "VALEN", 54))
+    assert usual.text.endswith("0.1, in 1 of 10 seeds. Not run: 60 settings.")
+    assert usual.verdict == "no experiment"
+
+
 def test_without_an_experiment_that_is_said():
     assert explained(1, line("fashion-mnist", "RC", 50)) == ("", "no experiment")
 
