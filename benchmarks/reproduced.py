@@ -44,7 +44,7 @@ Which cells of the paper's tables we computed, under which conditions, and how f
 - From three seeds on a distance has its standard error, that of print left out. {{spread}}
 - A cell counts only under the paper's conditions: its data, candidate sets drawn by a classifier trained to the end, and the released views. Harder sets, upright characters and longer trainings are in the pages of the tables: [1](table-1.md), [2](table-2.md), [3](table-3.md), [4](table-4.md), [5](table-5.md).
 - *POP (ours)* is the margin rule of the paper with late rounds. It fills the paper's POP cells; *POP (Algorithm 1)*, the printed algorithm, and *POP (released code)*, the ratio rule that the authors published, stand beside it.
-- *{WIDE_GRID}*: the wide search on the real sets ({len(WIDE.lr)} learning rates, {len(WIDE.weight_decay)} weight decays, two scalings), in place of {len(TABULAR.grid)} settings. Where a cell has three seeds or more of it, these count. Their seeds are other splits, so the two searches are not compared seed by seed.
+- *{WIDE_GRID}*: the wide search on the real sets ({len(WIDE.lr)} learning rates, {len(WIDE.weight_decay)} weight decays, two scalings), in place of {len(TABULAR.grid)} settings. Where a cell has three seeds or more of it, these count. Their seeds are other splits, so the two searches are not compared seed by seed. {{edge}}
 
 [Purification on images](findings.md) interprets the rows on images."""
 VERDICTS = f"""Experiments change something about a cell: its schedule, rate, form of loss or views. The verdict goes by the one that ends nearest to print, on whichever side.
@@ -155,6 +155,26 @@ def spread(lines: Mapping[int, Sequence[Line]]) -> str:
         f"Lines of Table 1 with so many seeds have a standard deviation of {texts[1]}; those of Table 2, where each seed has its own split, {texts[2]}. "
         f"A single run can be further off: two of {widest.system} on {widest.title} differ by {np.ptp(widest.ours['oracle']):.1f}."
     )
+
+
+def edge_of_the_wide_grid(rows: Sequence[Row]) -> str:
+    """Say in how many cells of a real set and a seed the oracle takes the largest learning rate of the wide grid."""
+    largest = max(WIDE.lr)
+    settings = set()
+    for table in (2, 4, 5):
+        settings |= {
+            setting for setting, (key, _) in tables.lines_by_setting(TABLES[table]).items() if WIDE_GRID in key
+        }
+    texts = []
+    for dataset in REAL:
+        rates = []
+        for row in rows:
+            is_of_oracle = row.get("rule") == "oracle" and row["seed"] in WIDE_SEEDS
+            if is_of_oracle and row["dataset"] == dataset and row["setting"] in settings:
+                rates.append(row["lr"])
+        if rates:
+            texts.append(f"{sum(rate == largest for rate in rates)} of {len(rates)} runs on {NAMED[dataset].title}")
+    return f"The oracle takes the largest learning rate, {largest:g}, in {', '.join(texts)}."
 
 
 def summary(number: int, cells: Sequence[Line]) -> list[str]:
@@ -486,7 +506,7 @@ def page() -> str:
     furthest = sorted(places, key=lambda place: -abs(place.distance))[:WORST]
     below = sorted((place for place in places if place.distance < -BELOW), key=lambda place: place.distance)
     parts = [
-        INTRODUCTION.format(spread=spread(book.lines)),
+        INTRODUCTION.format(spread=spread(book.lines), edge=edge_of_the_wide_grid(book.rows)),
         typeset(HEAD, [summary(number, lines) for number, lines in cells.items()], "markdown"),
         "## Under which protocol",
         "\n".join(f"- Table {number}: {text}" for number, text in PROTOCOLS.items()),

@@ -161,6 +161,16 @@ def test_the_edge_of_the_grid_is_that_of_the_search(monkeypatch):
     assert reproduced.at_the_edge(Place(2, cell), rows) == (2, 3)
 
 
+def test_the_edge_of_the_wide_grid_is_counted_over_its_runs(monkeypatch):
+    by_setting = {"s": (f"lost/{WIDE_GRID}", "CC"), "t": ("lost", "CC")}
+    monkeypatch.setattr(reproduced.tables, "lines_by_setting", lambda _: by_setting)
+    rows = []
+    for setting, seed, rate in (("s", 400, 3.0), ("s", 401, 1.0), ("s", 100, 3.0), ("t", 400, 3.0)):
+        rows.append({"rule": "oracle", "dataset": "lost", "seed": seed, "setting": setting, "lr": rate})
+    text = reproduced.edge_of_the_wide_grid(rows)
+    assert text == "The oracle takes the largest learning rate, 3, in 1 of 2 runs on Lost."
+
+
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="needs the history")
 def test_every_row_names_a_commit_of_the_history_or_one_that_the_page_lists():
     def git(*arguments: str) -> str:
