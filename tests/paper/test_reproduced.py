@@ -134,6 +134,13 @@ def test_the_three_pops_stand_beside_proden_on_real_sets_where_all_have_rows():
     assert "BirdSong" not in text
 
 
+def test_systems_without_rows_on_malagasy_rebuilt_are_named():
+    lines = [line("malagasy/rebuilt/60 settings", "CC", 70)]
+    for system in ("CC", "VALEN", "POP as printed"):
+        lines.append(Line("malagasy", system, {}, PAPER))
+    assert reproduced.malagasy(Book([], {2: lines})).endswith("Not run: VALEN.")
+
+
 def test_empty_cells_of_several_tables_stand_together():
     def empty(dataset: str, system: str) -> Line:
         return Line(dataset, system, {}, PAPER)
