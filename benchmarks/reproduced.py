@@ -341,7 +341,11 @@ def _other_forms_of_pop(place: Place, book: Book) -> Explanation | None:
         accuracy = book.mean(place.table, line.name, line.system + ending, WIDE_GRID)
         if accuracy is not None:
             experiments[f"{line.system} ({form})"] = accuracy
-    return judged(place, experiments) if experiments else None
+    if not experiments:
+        return None
+    found = judged(place, experiments)
+    grid = _grid(place, book)
+    return found if grid is None else Explanation(f"{found.text} {grid.text}", found.verdict)
 
 
 def _grid(place: Place, book: Book) -> Explanation | None:

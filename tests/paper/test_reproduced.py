@@ -99,9 +99,9 @@ def test_other_forms_of_pop_stand_beside_a_cell_below_print(monkeypatch):
     monkeypatch.setattr(reproduced, "at_the_edge", lambda *_: (1, 10))
     cell = line(f"msrcv2/{WIDE_GRID}", "RC+POP", 56)
     other = line(f"msrcv2/{WIDE_GRID}", "RC+POP as released", 59)
-    assert explained(4, cell, other) == ("RC+POP (released code): 59.0.", "explained")
-    alone = explained(4, cell)
-    assert alone == ("The oracle takes the largest learning rate, 3, in 1 of 10 seeds.", "no experiment")
+    edge = "The oracle takes the largest learning rate, 3, in 1 of 10 seeds."
+    assert explained(4, cell, other) == (f"RC+POP (released code): 59.0. {edge}", "explained")
+    assert explained(4, cell) == (edge, "no experiment")
 
 
 def test_the_usual_grid_stands_beside_the_wide_one(monkeypatch):
