@@ -5,6 +5,7 @@ Logs and ratios of exponentials subtract the largest logit first, so that no res
 """
 
 import math
+from itertools import product
 
 import numpy as np
 from scipy.special import digamma
@@ -366,3 +367,45 @@ def xi_rate(logits: Array, y: Array, rate: float) -> Array:
         for j in wrong:
             out[i, j] = min(1.0, rate * paper[i, j] / mean)
     return out
+
+
+# The laws of the generators: for a row of true label y, the probability of every set, as a tuple of booleans.
+Law = dict[tuple[bool, ...], float]
+
+
+def all_sets(c: int, y: int) -> list[tuple[bool, ...]]:
+    """Every set of labels that holds y."""
+    return [members for members in product((False, True), repeat=c) if members[y]]
+
+
+def independent_law(xi: list[float], y: int) -> Law:
+    """P(S) = prod_{j != y} xi_j if j in S, else 1 - xi_j."""
+    law = {}
+    for members in all_sets(len(xi), y):
+        law[members] = 1.0
+        for j in range(len(xi)):
+            if j != y:
+                law[members] *= xi[j] if members[j] else 1 - xi[j]
+    return law
+
+
+def topped_up_law(law: Law, y: int) -> Law:
+    """The set {y} gets one more label, each with the same probability."""
+    c = len(next(iter(law)))
+    result = dict(law)
+    single = tuple(j == y for j in range(c))
+    alone = result.pop(single)
+    for j in range(c):
+        if j != y:
+            result[tuple(k in (j, y) for k in range(c))] += alone / (c - 1)
+    return result
+
+
+def law_by_size(c: int, y: int, p_of_size: list[float]) -> Law:
+    """P(S) = P(|S|) over the number of sets of that size that hold y; p_of_size[k - 1] is proportional to P(k)."""
+    law = {}
+    for members in all_sets(c, y):
+        k = sum(members)
+        if k < c:
+            law[members] = p_of_size[k - 1] / sum(p_of_size) / math.comb(c - 1, k - 1)
+    return law

@@ -276,17 +276,24 @@ def count_filled(table_lines: Sequence[Line]) -> str:
 
 def empty_cells(number: int, table_lines: Sequence[Line]) -> list[str]:
     """Say why cells are empty, in a note for each data set and reason."""
-    systems_by_reason: dict[tuple[str, str], list[str]] = {}
+    notes = []
+    for (title, reason), which in systems_without_rows(number, table_lines).items():
+        notes.append(f"Empty: {title} ({which}): {reason}")
+    return notes
+
+
+def systems_without_rows(number: int, table_lines: Sequence[Line]) -> dict[tuple[str, str], str]:
+    """Return which systems have no rows, "all" where none has, by the title of the data set and the reason."""
+    titles_by_reason: dict[tuple[str, str], list[str]] = {}
     for line in table_lines:
         if not line.ours:
             reason = _why_empty(number, line, table_lines)
-            systems_by_reason.setdefault((line.title, reason), []).append(line.system_title)
+            titles_by_reason.setdefault((line.title, reason), []).append(line.system_title)
     n_systems = len({line.system for line in table_lines if line.dataset == line.name})
-    notes = []
-    for (title, reason), systems in systems_by_reason.items():
-        which = "all" if len(systems) == n_systems else ", ".join(systems)
-        notes.append(f"Empty: {title} ({which}): {reason}")
-    return notes
+    which = {}
+    for key, titles in titles_by_reason.items():
+        which[key] = "all" if len(titles) == n_systems else ", ".join(titles)
+    return which
 
 
 def _why_empty(number: int, line: Line, table_lines: Sequence[Line]) -> str:
@@ -347,10 +354,12 @@ def notes(number: int, table_lines: Sequence[Line]) -> list[str]:
         titles = " and ".join(criterion.title for criterion in CRITERIA.values()).capitalize()
         about.append(f"{titles} choose the setting by held-out sets, without a true label, and take the last epoch.")
     if "last" in rules:
-        about.append("On images with a network of their own, settings are fixed, and the last epoch is taken.")
+        about.append(
+            f'Settings of {_image_networks(number)} are fixed, so nothing is chosen in the column "last epoch".'
+        )
     choice = "the epoch and the setting" if is_searched else "the epoch"
     if is_searched and "last" in rules:
-        choice += " (with a network of their own the epoch alone)"
+        choice += f" (of {_image_networks(number)} the epoch alone)"
     about.append(f"The oracle, as the paper, looks at held-out true labels; it chooses {choice}.")
     further = [*_pop_notes(number, table_lines), *_search_notes(table_lines)]
     return [
@@ -360,6 +369,11 @@ def notes(number: int, table_lines: Sequence[Line]) -> list[str]:
         *empty_cells(number, table_lines),
         *(f"Paper: {note}" for note in errata(number)),
     ]
+
+
+def _image_networks(number: int) -> str:
+    """Return the networks of a table's images that are no rows of pixels."""
+    return "LeNet and WRN-28-2" if number == 1 else "WRN-28-2"
 
 
 def _pop_notes(number: int, table_lines: Sequence[Line]) -> list[str]:
@@ -377,10 +391,10 @@ def _pop_notes(number: int, table_lines: Sequence[Line]) -> list[str]:
     if number == 3 and "covering" in rules:
         text.append(f"On rows of pixels POP starts at epoch {QUICK.warm_up} of {FLAT.training.epochs}.")
     if "last" in rules:
-        text.append("With a network of their own POP starts after four fifths of the epochs.")
+        text.append(f"With {_image_networks(number)} every form of POP starts after four fifths of the epochs.")
     if _have_rows(table_lines, IN_STEPS):
         text.append(
-            "In the lines of 200 epochs the rate falls in steps, as in the released code; Algorithm 1 and the released code start at epoch 20, ours at 160."
+            "Not so in the lines of 200 epochs, where the rate falls in steps, as in the released code: Algorithm 1 and the released code start at epoch 20, ours at 160."
         )
     return text
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
+
 import numpy as np
 import pytest
 import reference
@@ -9,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oneof.candidates.generate import (
+    KINDS,
     ClassDependent,
     Flip,
     InstancePaper,
@@ -103,6 +107,42 @@ def test_instance_probabilities_agree_with_the_reference(seed, temperature):
     np.testing.assert_allclose(as_printed, reference.xi_paper(tempered, labels), atol=1e-12)
     as_released = InstanceRate(0.4, temperature).probabilities(logits, labels)
     np.testing.assert_allclose(as_released, reference.xi_rate(tempered, labels, 0.4), atol=1e-12)
+
+
+TRUE = 2  # the label of every row below; six labels
+LOGITS = np.array([1.0, -0.5, 3.0, 0.2, 0.9, -2.0])
+MATRIX = np.random.default_rng(5).random((6, 6))
+BY_SETS = [float(math.comb(5, k - 1)) for k in range(1, 6)]  # how many sets of k labels hold the true one
+AS_CODED = [float(math.comb(6, k)) for k in range(1, 6)]
+XI_PAPER = reference.xi_paper(LOGITS[None] / 2, np.array([TRUE]))[0]
+XI_RATE = reference.xi_rate(LOGITS[None] / 2, np.array([TRUE]), 0.3)[0]
+LAWS = [
+    (Flip(0.3), reference.independent_law([0.3] * 6, TRUE)),
+    (Flip(0.1, at_least=2), reference.topped_up_law(reference.independent_law([0.1] * 6, TRUE), TRUE)),
+    (UniformSet(), reference.law_by_size(6, TRUE, BY_SETS)),
+    (UniformSetAsCoded(), reference.law_by_size(6, TRUE, AS_CODED)),
+    (ClassDependent(tuple(map(tuple, MATRIX))), reference.independent_law(list(MATRIX[TRUE]), TRUE)),
+    (PairFlip(0.7), reference.independent_law([0, 0, 0, 0.7, 0, 0], TRUE)),
+    (InstancePaper(temperature=2.0), reference.independent_law(list(XI_PAPER), TRUE)),
+    (InstanceRate(0.3, temperature=2.0), reference.independent_law(list(XI_RATE), TRUE)),
+]
+
+
+@pytest.mark.parametrize(("kind", "law"), LAWS)
+def test_every_set_is_as_frequent_as_the_law_written_out(kind, law):
+    n = 100_000
+    labels = np.full(n, TRUE)
+    sets = generate(labels, 6, kind, seed=3, logits=np.tile(LOGITS, (n, 1)))
+    assert sum(law.values()) == pytest.approx(1)
+    drawn = Counter(map(tuple, sets.tolist()))
+    assert all(law.get(members, 0) > 0 for members in drawn)
+    for members, probability in law.items():
+        deviation = np.sqrt(probability * (1 - probability) / n)
+        assert abs(drawn[members] / n - probability) <= 4.5 * deviation
+
+
+def test_every_generator_has_its_law():
+    assert {type(kind) for kind, _ in LAWS} == set(KINDS.values())
 
 
 def test_a_saturated_classifier_still_gives_shares():

@@ -8,6 +8,7 @@ import pytest
 import wide_grid
 
 from oneof.storage.rows import read
+from oneof.training.checks import check_rule
 from oneof_paper.compute_rows import Cell
 from oneof_paper.experiments import WIDE, wide_systems
 
@@ -97,3 +98,10 @@ def test_rows_of_another_machine_are_merged_once(tmp_path, capsys):
     wide_grid.main(["--rows", str(old), "--merge", str(new)])
     assert [row["seed"] for row in read(old)] == [400, 400, 401, 401]
     assert "had 2 rows and has 4" in capsys.readouterr().out
+
+
+def test_every_rule_of_the_wide_grid_can_purify_its_losses():
+    for system in wide_systems():
+        for method in system.methods:
+            if system.purify is not None:
+                check_rule(method, system.purify)
