@@ -1,6 +1,6 @@
 """What a training step of a stack of networks costs on a CPU, by the number of networks, beside another commit.
 
-    python benchmarks/speed/stack_steps.py [--networks 1 2 4 8 16 32] [--against COMMIT] [--results results/scale.jsonl]
+    python benchmarks/speed/stack_steps.py [--cases large small linear] [--networks 1 2 4 8 16 32] [--against COMMIT] [--results results/scale.jsonl]
 
 Ten classes in twenty columns, each wrong label in a set with probability 0.3; networks, batches and training are the default's, by one
 thread. `large` has 20,000 rows, `small` 1,000, and `linear` the linear models beside the MLPs of 20,000. Prints processor milliseconds:
@@ -114,9 +114,9 @@ def run(tree: Path, name: str, n_networks: int, batch: int) -> dict[str, Any]:
     return row
 
 
-def compare(trees: list[Path], networks: list[int], results: Path | None) -> None:
-    """Measure every case by the code in each tree, in turns; print a line for each number of networks."""
-    for name in CASES:
+def compare(trees: list[Path], cases: list[str], networks: list[int], results: Path | None) -> None:
+    """Measure cases by the code in each tree, in turns; print a line for each number of networks."""
+    for name in cases:
         for n_networks, batch in [*((count, 0) for count in networks), (2, 4)]:
             rows: list[list[dict[str, Any]]] = [[] for _ in trees]
             for _ in range(TURNS):
@@ -138,6 +138,7 @@ def compare(trees: list[Path], networks: list[int], results: Path | None) -> Non
 def main() -> None:
     """Measure this commit, and another one in a git worktree beside it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cases", nargs="+", default=list(CASES), choices=CASES)
     parser.add_argument("--networks", type=int, nargs="+", default=[1, 2, 4, 8, 16, 32])
     parser.add_argument("--against", help="a commit")
     parser.add_argument("--results", type=Path)
@@ -149,14 +150,14 @@ def main() -> None:
         return
     here = Path(__file__).resolve().parents[2]
     if arguments.against is None:
-        compare([here], arguments.networks, arguments.results)
+        compare([here], arguments.cases, arguments.networks, arguments.results)
         return
     with tempfile.TemporaryDirectory() as folder:
         other = Path(folder) / "other"
         git = ["git", "-C", str(here), "worktree"]
         subprocess.run([*git, "add", "--detach", str(other), arguments.against], check=True, capture_output=True)
         try:
-            compare([here, other], arguments.networks, arguments.results)
+            compare([here, other], arguments.cases, arguments.networks, arguments.results)
         finally:
             subprocess.run([*git, "remove", "--force", str(other)], check=True)
 
