@@ -4,8 +4,8 @@
 
 Ten classes in twenty columns, each wrong label in a set with probability 0.3; networks, batches and training are the default's, by one
 thread. `large` has 20,000 rows, `small` 1,000, and `linear` the linear models beside the MLPs of 20,000. Prints processor milliseconds:
-the median of a step, and what an epoch ends with, mostly the prediction of held-out rows. The last line of a case is a step of four
-rows, which is overhead alone. With another commit, both are measured in turns, and the less of three is kept.
+the median of a step, and what an epoch ends with, mostly the prediction of held-out rows. The last line of
+`small` is a step of four rows, which is overhead alone. With another commit, both are measured in turns, and the less of three is kept.
 """
 
 from __future__ import annotations
@@ -117,7 +117,10 @@ def run(tree: Path, name: str, n_networks: int, batch: int) -> dict[str, Any]:
 def compare(trees: list[Path], cases: list[str], networks: list[int], results: Path | None) -> None:
     """Measure cases by the code in each tree, in turns; print a line for each number of networks."""
     for name in cases:
-        for n_networks, batch in [*((count, 0) for count in networks), (2, 4)]:
+        sizes = [(count, 0) for count in networks]
+        if name == "small":
+            sizes.append((2, 4))
+        for n_networks, batch in sizes:
             rows: list[list[dict[str, Any]]] = [[] for _ in trees]
             for _ in range(TURNS):
                 for tree, rows_of_tree in zip(trees, rows, strict=True):
