@@ -128,6 +128,7 @@ def made() -> dict[str, str]:
         "realworld": realworld.table(_reported("realworld", DEFAULTS)),
         "rivals": rivals.report(read(ROOT / "results/rivals.jsonl"), [*rivals.REAL, *rivals.MADE]),
         "suite": suite_report.accuracy_section(suite_rows),
+        "suite-short": suite_report.short_section(suite_rows),
         "suite-behind": suite_report.behind_section(suite_rows),
         "suite-resolved": suite_report.resolved_section(suite_rows),
         "suite-probabilities": suite_report.probability_section(read(ROOT / "results/label_probabilities.jsonl")),

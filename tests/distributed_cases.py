@@ -19,7 +19,8 @@ from oneof.learners.config import EnsembleConfig, FitConfig
 from oneof.methods import METHODS
 from oneof.networks import MLP, Backbone, GeneratorMLP, LeNet
 from oneof.purify import Pop, PopRatio
-from oneof.runs.fit_table import FitSpec, RunOptions, fit_table
+from oneof.runs.fit_spec import FitSpec
+from oneof.runs.fit_table import RunOptions, fit_table
 from oneof.training.fit import fit
 from oneof.training.trials import Training, Trial
 from oneof_paper.synthetic import mixture

@@ -16,6 +16,7 @@ from on_tables.report import (
     means_table,
     paired_gap,
     published_rows,
+    short_section,
     single_rival_table,
 )
 from on_tables.systems import find_system
@@ -232,6 +233,16 @@ def test_means_are_over_tables_and_ceilings_are_no_choice():
     assert "| boosting | 72.1 (+2.1) | 73.0 (+3.0) | 60.0 (-10.0) |" in table
     assert "| best for each table, by true labels | 72.1 | 73.0 | 70.0 |" in table
     assert "| doubts | 2 | 70.0 | 72.1 | boosting | -2.1 |" in single_rival_table(cells, "default")
+
+
+def test_the_readme_shows_the_best_rival_and_counts_cases():
+    rows = rows_of("default", [0.70, 0.72, 0.71]) + rows_of("trees", [0.74, 0.76, 0.75])
+    for other in ("boosting", "trees, cross-fitted", "logistic, EM"):
+        rows += rows_of(other, [0.60, 0.62, 0.61])
+    section = short_section(rows)
+    assert "mean over 1 tables" in section
+    assert "| sets by a weak classifier's doubts | 75.0 (trees) | **71.0** |" in section
+    assert section.endswith("in 1 of 1 cases.")
 
 
 def test_the_page_shows_reporting_seeds_as_soon_as_there_are_rows():

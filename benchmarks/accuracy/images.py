@@ -42,7 +42,7 @@ from oneof.storage.rows import Row, append, read
 from oneof.training.state import Fit
 from oneof.training.training_data import TrainingData, make_training_data
 from oneof_paper.compute_image_rows import first_images, row_of, trial_of, views_of, with_test_rows
-from oneof_paper.data.catalogue import Dataset, load
+from oneof_paper.data.catalogue import LabelledData, load
 from oneof_paper.image_sets import DIFFICULTIES, path_of
 from oneof_paper.images import SMALL, key_of
 from oneof_paper.teacher import channels_first
@@ -58,7 +58,7 @@ SLOWER = {"RCR": 1.5, "PiCO": 2.5, "VALEN": 3.0, "RC": 1.3, "LWS": 1.3, "CAVL": 
 
 
 @cache
-def images(name: str, count: int | None) -> Dataset:
+def images(name: str, count: int | None) -> LabelledData:
     """Load a data set, with the first `count` of its training images alone (None: all)."""
     return first_images(load(name), count)
 
@@ -69,7 +69,7 @@ def pixels(name: str, count: int | None, device: str) -> torch.Tensor:
     return torch.as_tensor(channels_first(images(name, count).x).copy(), device=device)
 
 
-def candidates(run: Run, data: Dataset, folder: Path, device: str) -> np.ndarray:
+def candidates(run: Run, data: LabelledData, folder: Path, device: str) -> np.ndarray:
     """Return the candidate sets of a run as a mask [n, c]."""
     if run.difficulty == "clean":
         return np.eye(len(data.classes), dtype=bool)[data.labels]

@@ -31,12 +31,12 @@ from PIL import Image
 from oneof.candidates.generate import Flip, generate
 from oneof.storage.rows import Row, append
 from oneof.training.device import best_device
-from oneof_paper.data.catalogue import NAMED, Dataset, load
+from oneof_paper.data.catalogue import NAMED, LabelledData, load
 from oneof_paper.image_sets import path_of, read, training_part
 from oneof_paper.results import origin
 
 
-def candidates(data: Dataset, sets: str, seed: int, folder: Path) -> np.ndarray:
+def candidates(data: LabelledData, sets: str, seed: int, folder: Path) -> np.ndarray:
     """Sets [m, c] of the training part."""
     m = training_part(data)
     if sets == "flips":
@@ -44,7 +44,7 @@ def candidates(data: Dataset, sets: str, seed: int, folder: Path) -> np.ndarray:
     return read(path_of(folder, data.name, sets)).masks[seed]
 
 
-def write_pictures(data: Dataset, rows: np.ndarray, folder: Path, mask: np.ndarray | None) -> Path:
+def write_pictures(data: LabelledData, rows: np.ndarray, folder: Path, mask: np.ndarray | None) -> Path:
     """A PNG for every row, and a table of them; with sets where there are."""
     (folder / "png").mkdir(parents=True, exist_ok=True)
     names = [f"png/{row:05d}.png" for row in rows]

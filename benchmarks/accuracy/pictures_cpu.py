@@ -27,7 +27,7 @@ from pictures import oneof, share_right, workplace, write_pictures
 from sklearn.linear_model import LogisticRegression
 
 from oneof.storage.rows import Row, append, read
-from oneof_paper.data.catalogue import Dataset, data_folder, load
+from oneof_paper.data.catalogue import LabelledData, data_folder, load
 from oneof_paper.image_sets import training_part
 from oneof_paper.readers.cifar import read_cifar10n
 from oneof_paper.results import origin
@@ -49,7 +49,7 @@ class Task(NamedTuple):
 TASKS = {"votes": Task("cifar10", 1500), "doubts": Task("fashion-mnist", 2000), "weak": Task("fashion-mnist", 2000)}
 
 
-def weak_sets(data: Dataset, rows: NDArray[np.intp], taught: NDArray[np.intp], task: str) -> NDArray[np.bool_]:
+def weak_sets(data: LabelledData, rows: NDArray[np.intp], taught: NDArray[np.intp], task: str) -> NDArray[np.bool_]:
     """Return the sets [n, c] of a logistic regression on the pixels of a few pictures.
 
     Its own sets hold MASS of its probability; its doubts are the truth, and what it finds at least DOUBT as probable as its favourite.
@@ -69,7 +69,7 @@ def weak_sets(data: Dataset, rows: NDArray[np.intp], taught: NDArray[np.intp], t
     return sets
 
 
-def write_votes(data: Dataset, rows: NDArray[np.intp], folder: Path) -> float:
+def write_votes(data: LabelledData, rows: NDArray[np.intp], folder: Path) -> float:
     """Write the votes of three people on each picture; return the share of rows whose majority, ties drawn, is right."""
     human = data_folder(None)
     if human is None:

@@ -24,7 +24,7 @@ from oneof.storage.rows import append, read
 from oneof.storage.settings import to_serializable
 from oneof.training.fit import fit
 from oneof.training.trials import Training
-from oneof_paper.ablation import TRAINING, Digits, digits
+from oneof_paper.ablation import TRAINING, AblationDigits, digits
 from oneof_paper.results import rows_of
 
 SEEDS = range(10)
@@ -83,7 +83,7 @@ def key(row: dict) -> tuple:
     return row["method"]["kind"], row["training"]["mixup"], row["purify"]
 
 
-def run_stack(data: Digits, method: Method, training: Training, rules: list[Purify | None]) -> list[dict]:
+def run_stack(data: AblationDigits, method: Method, training: Training, rules: list[Purify | None]) -> list[dict]:
     start = time.perf_counter()
     trials = [replace(trial, purify=rule) for rule in rules for trial in data.trials]
     sets = np.concatenate([data.candidates] * len(rules))

@@ -27,7 +27,7 @@ from scipy.stats import ttest_rel
 from oneof import PartialLabelClassifier
 from oneof.learners.config import FitConfig
 from oneof.storage.rows import Row, append, read
-from oneof_paper.data.catalogue import Dataset, load
+from oneof_paper.data.catalogue import LabelledData, load
 from oneof_paper.results import origin
 
 DATASETS = ("lost", "msrcv2", "birdsong")
@@ -103,7 +103,7 @@ def grouped_split(groups: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray
     return np.flatnonzero(np.isin(groups, train)), np.flatnonzero(~np.isin(groups, train))
 
 
-def run(data: Dataset, system: str, seed: int) -> Row:
+def run(data: LabelledData, system: str, seed: int) -> Row:
     """Train on four fifths of the rows, report on the rest."""
     torch.set_num_threads(1)
     assert data.candidates is not None
@@ -150,7 +150,7 @@ def main(seeds: range, folder: str, path: Path, systems: list[str], jobs: int) -
     print(table([row for row in read(path) if row["seed"] in seeds]))
 
 
-def _rows(data: dict[str, Dataset], wanted: list[tuple[str, str, int]], jobs: int) -> Iterator[Row]:
+def _rows(data: dict[str, LabelledData], wanted: list[tuple[str, str, int]], jobs: int) -> Iterator[Row]:
     """What is missing, in so many processes, as it is done."""
     if jobs == 1:
         yield from (run(data[name], system, seed) for name, system, seed in wanted)

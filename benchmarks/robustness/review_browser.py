@@ -32,7 +32,8 @@ from sklearn.datasets import load_digits
 from oneof.data.roles import ColumnRoles
 from oneof.learners.config import EnsembleConfig, FitConfig
 from oneof.runs.decisions import Log
-from oneof.runs.fit_table import FitSpec, fit_table
+from oneof.runs.fit_spec import FitSpec
+from oneof.runs.fit_table import fit_table
 
 QUICK = FitConfig(EnsembleConfig(scalings=("feature",), lr=0.1, weight_decay=1e-3, epochs=20))
 ROW = re.compile(r"Row (\d+)")

@@ -29,7 +29,8 @@ from oneof.learners.config import EnsembleConfig, FitConfig
 from oneof.report.page import render_page
 from oneof.review.cards import shown_table
 from oneof.runs.decisions import Decision, Log
-from oneof.runs.fit_table import FitSpec, fit_table
+from oneof.runs.fit_spec import FitSpec
+from oneof.runs.fit_table import fit_table
 from oneof.runs.folder import Run
 
 CHEAP = FitConfig(EnsembleConfig(learners=("kernel",)))

@@ -25,7 +25,8 @@ from sklearn.model_selection import cross_val_predict
 from oneof.candidates.generate import InstanceRate, generate
 from oneof.learners.config import FitConfig
 from oneof.runs.decisions import Decision, Log
-from oneof.runs.fit_table import FitSpec, fit_again, fit_table
+from oneof.runs.fit_spec import FitSpec
+from oneof.runs.fit_table import fit_again, fit_table
 from oneof.runs.folder import Run
 from oneof_paper.data.catalogue import load
 

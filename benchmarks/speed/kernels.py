@@ -23,7 +23,7 @@ from torch.nn import functional as F
 
 from oneof.methods import Proden
 from oneof.networks.cuda import layers
-from oneof.networks.wide_resnet import Body
+from oneof.networks.wide_resnet import WideResNetBody
 from oneof.purify import Pop
 from oneof.training.loop import epochs
 from oneof_paper.results import origin
@@ -124,7 +124,7 @@ def without(kernel: str) -> Iterator[None]:
     if kernel.endswith("views not compiled"):
         changed.append(swap(training_data, "accelerate_views", lambda views, batch: views))
     if kernel == "torch's layers":
-        changed.append(swap(Body, "use_kernels", lambda self: False))
+        changed.append(swap(WideResNetBody, "use_kernels", lambda self: False))
     try:
         yield
     finally:

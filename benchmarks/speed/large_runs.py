@@ -23,7 +23,8 @@ import pyarrow.parquet as pq
 
 from oneof.candidates.generate import Flip, generate
 from oneof.learners.config import EnsembleConfig, FitConfig
-from oneof.runs.fit_table import FitSpec, fit_table
+from oneof.runs.fit_spec import FitSpec
+from oneof.runs.fit_table import fit_table
 from oneof.storage.rows import append
 from oneof_paper.results import origin
 from oneof_paper.synthetic import mixture

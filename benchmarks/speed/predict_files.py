@@ -30,7 +30,8 @@ import pyarrow.parquet as pq
 from sklearn.ensemble import RandomForestClassifier
 
 from oneof.learners.config import EnsembleConfig, FitConfig
-from oneof.runs.fit_table import FitSpec, fit_table
+from oneof.runs.fit_spec import FitSpec
+from oneof.runs.fit_table import fit_table
 from oneof.runs.predict_files import plan_jobs, predict_to_folder
 from oneof.runs.predictor import Predictor
 from oneof.storage.rows import append

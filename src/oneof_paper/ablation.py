@@ -34,7 +34,7 @@ CLASSES = 10
 TRAINING = Training(epochs=100, batch=32)  # small batches: fast early learning decides more than the method does
 
 
-class Digits(NamedTuple):
+class AblationDigits(NamedTuple):
     """Digits with a split and candidate sets for every trial."""
 
     x: NDArray[np.float32]  # [n, 64]
@@ -53,7 +53,7 @@ SYSTEMS = (
 )
 
 
-def digits(seeds: Sequence[int], *, teacher_epochs: int = 20, rate: float = 0.4) -> Digits:
+def digits(seeds: Sequence[int], *, teacher_epochs: int = 20, rate: float = 0.4) -> AblationDigits:
     """Split digits 80/20 with a tenth of the training rows held out, and draw instance-dependent sets by an MLP trained on true labels."""
     source = load_digits()
     x = (source.data / 16).astype(np.float32)
@@ -71,10 +71,10 @@ def digits(seeds: Sequence[int], *, teacher_epochs: int = 20, rate: float = 0.4)
     sets = []
     for seed, logits_of_trial in zip(seeds, logits, strict=True):
         sets.append(generate(labels, CLASSES, kind, seed=seed, logits=logits_of_trial))
-    return Digits(x, labels, np.stack(sets), trials)
+    return AblationDigits(x, labels, np.stack(sets), trials)
 
 
-def run(data: Digits, system: System, training: Training, *, show: bool = True) -> tuple[Fit, list[Row]]:
+def run(data: AblationDigits, system: System, training: Training, *, show: bool = True) -> tuple[Fit, list[Row]]:
     """Train one system on all trials at once, and return the fit and its rows; true labels report, the last epoch is taken."""
     is_ceiling = system.title == CEILING
     candidates = np.eye(CLASSES, dtype=bool)[data.labels] if is_ceiling else data.candidates

@@ -13,7 +13,7 @@ from oneof.runs.read_dataset import dataset_from_table
 from oneof.storage.did_you_mean import did_you_mean
 from oneof.storage.rows import Row, append, read
 from oneof_paper.compute_rows import Cell, compute_rows, missing_cells, rules
-from oneof_paper.data.catalogue import NAMED, Dataset, load
+from oneof_paper.data.catalogue import NAMED, LabelledData, load
 from oneof_paper.experiments import TABLES, TABULAR, System
 from oneof_paper.paired_tests import holm, paired
 from oneof_paper.tables import HEADS
@@ -44,7 +44,7 @@ def own_method(text: str) -> Method:
     return method
 
 
-def open_data(source: str, gold: str, data_dir: Path | None) -> Dataset:
+def open_data(source: str, gold: str, data_dir: Path | None) -> LabelledData:
     """Return a named data set, or a table whose column `gold` has the true label of every row."""
     if source in NAMED:
         data = load(source, data_dir)
@@ -53,7 +53,7 @@ def open_data(source: str, gold: str, data_dir: Path | None) -> Dataset:
         examples, _ = dataset_from_table(read_table(path, ColumnRoles(gold=gold)), path.parent)
         candidates = examples.candidates
         labels = np.asarray(examples.gold)
-        data = Dataset(path.name, examples.features, labels, candidates.classes.tolist(), candidates.mask, None)
+        data = LabelledData(path.name, examples.features, labels, candidates.classes.tolist(), candidates.mask, None)
     if data.candidates is None or (data.labels < 0).any():
         raise ValueError(
             f"data must have candidate sets and a true label in every row; {source} does not. Use lost, msrcv2, birdsong or a table."
@@ -61,7 +61,9 @@ def open_data(source: str, gold: str, data_dir: Path | None) -> Dataset:
     return data
 
 
-def compare(method: Method, data: Dataset, against: Sequence[str], seeds: Sequence[int], path: Path) -> Iterator[str]:
+def compare(
+    method: Method, data: LabelledData, against: Sequence[str], seeds: Sequence[int], path: Path
+) -> Iterator[str]:
     """Train a method and its rivals on a data set with candidates and true labels, and append their rows to a file.
 
     All have the same splits (80/20), the same linear model and the same twelve settings, chosen by held-out sets. Systems that have rows

@@ -19,14 +19,14 @@ from oneof.training.fit import fit
 from oneof.training.state import Fit
 from oneof.training.trials import Training, Trial
 from oneof_paper.compute_rows import Cell, Parts, compute_rows, latest_best, missing_cells, rules
-from oneof_paper.data.catalogue import Dataset, load
+from oneof_paper.data.catalogue import LabelledData, load
 from oneof_paper.experiments import REAL, TABLES
 from oneof_paper.image_sets import DRAWS, sets_of, training_part
-from oneof_paper.images import KEY, SMALL, Run, key_of, run_of
+from oneof_paper.images import KEY, SMALL, ImageRun, key_of, run_of
 from oneof_paper.results import rows_of
 from oneof_paper.teacher import channels_first
 
-Work = Run | Cell  # one trial of a network on images, or a stack of trials
+Work = ImageRun | Cell  # one trial of a network on images, or a stack of trials
 SETTING = ("method", "purify", "network", "training")
 
 
@@ -53,12 +53,16 @@ def work_of_table(
             work.append(run_of(number, name, dataset, seed))
     if not tiny:
         return work
-    return [_shrink(item) for item in work if isinstance(item, Cell) or item.seed == image_seeds[0]]
+    small_work = []
+    for item in work:
+        if isinstance(item, Cell) or item.seed == image_seeds[0]:
+            small_work.append(_shrink(item))
+    return small_work
 
 
 def _shrink(item: Work) -> Work:
     """Return the work with five epochs, sixty images and one seed."""
-    if isinstance(item, Run):
+    if isinstance(item, ImageRun):
         return replace(item, **SMALL)
     protocol = replace(item.protocol, training=Training(SMALL["epochs"], SMALL["batch"]), sets="tiny")
     return item._replace(protocol=protocol, seeds=item.seeds[:1])
@@ -66,10 +70,15 @@ def _shrink(item: Work) -> Work:
 
 def missing_runs(work: Sequence[Work], path: Path) -> list[Work]:
     """Return the work that has no rows yet: runs in images.jsonl beside the tables' rows, cells in `path`."""
-    cells = [item for item in work if isinstance(item, Cell)]
-    runs = [item for item in work if isinstance(item, Run)]
     done = {key_of(row) for row in _read_if_present(path.with_name("images.jsonl"))}
-    return [*missing_cells(cells, _read_if_present(path)), *(run for run in runs if run.key not in done)]
+    cells = []
+    runs = []
+    for item in work:
+        if isinstance(item, Cell):
+            cells.append(item)
+        elif item.key not in done:
+            runs.append(item)
+    return [*missing_cells(cells, _read_if_present(path)), *runs]
 
 
 def _read_if_present(path: Path) -> list[Row]:
@@ -87,7 +96,7 @@ def compute_image_rows(
     checkpoint = path.absolute().parent / ".images-running"
     torch.backends.cudnn.benchmark = True
     for item in work:
-        if isinstance(item, Run):
+        if isinstance(item, ImageRun):
             data = first_images(load(item.dataset, data_dir), item.images)
             row = run_row(item, f"table {number}", data, sets_folder, device, checkpoint)
             append(path.with_name("images.jsonl"), [row])
@@ -99,7 +108,7 @@ def compute_image_rows(
         yield item
 
 
-def first_images(data: Dataset, count: int | None) -> Dataset:
+def first_images(data: LabelledData, count: int | None) -> LabelledData:
     """Return the first `count` images of the training part, and at most as many of the test part; None: all."""
     if count is None:
         return data
@@ -110,33 +119,35 @@ def first_images(data: Dataset, count: int | None) -> Dataset:
     return replace(data, x=data.x[rows], labels=data.labels[rows], test=np.arange(kept_train_count, len(rows)))
 
 
-def train_holdout_split(data: Dataset, seed: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def train_holdout_split(data: LabelledData, seed: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Split the training part into nine tenths to learn from and one tenth whose candidate sets choose."""
     order = np.random.default_rng(seed).permutation(training_part(data))
     held_out_count = len(order) // 10
     return order[held_out_count:], order[:held_out_count]
 
 
-def with_test_rows(mask: NDArray[np.bool_], data: Dataset) -> NDArray[np.bool_]:
+def with_test_rows(mask: NDArray[np.bool_], data: LabelledData) -> NDArray[np.bool_]:
     """Append the full set for each test row; nothing reads it."""
     test_count = len(data.x) - len(mask)
     full_sets = np.ones((test_count, mask.shape[1]), dtype=bool)
     return np.concatenate([mask, full_sets])
 
 
-def trial_of(run: Run, data: Dataset) -> Trial:
+def trial_of(run: ImageRun, data: LabelledData) -> Trial:
     """Return the trial of a run: the split of its seed, tested on the publisher's test part."""
     rows, held_out = train_holdout_split(data, run.seed)
     return Trial(run.seed, np.sort(rows), np.sort(held_out), data.test, lr=run.lr, weight_decay=run.weight_decay)
 
 
-def views_of(run: Run, device: str) -> Views:
+def views_of(run: ImageRun, device: str) -> Views:
     """Return the augmentation of a run, in the precision of the device."""
     dtype = torch.bfloat16 if device.startswith("cuda") else torch.float32
     return views(run.views, run.dataset, device=device, dtype=dtype)
 
 
-def run_row(run: Run, plan: str, data: Dataset, folder: Path, device: str, checkpoint: Path | None = None) -> Row:
+def run_row(
+    run: ImageRun, plan: str, data: LabelledData, folder: Path, device: str, checkpoint: Path | None = None
+) -> Row:
     """Train one run, and return its row."""
     start = time.perf_counter()
     x = torch.as_tensor(channels_first(data.x).copy(), device=device)
@@ -158,7 +169,7 @@ def run_row(run: Run, plan: str, data: Dataset, folder: Path, device: str, check
 
 
 def row_of(
-    run: Run, plan: str, fitted: Fit, x: torch.Tensor, labels: NDArray[np.intp], seconds: float, shared: int = 0
+    run: ImageRun, plan: str, fitted: Fit, x: torch.Tensor, labels: NDArray[np.intp], seconds: float, shared: int = 0
 ) -> Row:
     """Return the row of a run: its setting, the last epoch, what each rule would have chosen, and the curves."""
     setting: dict[str, Any] = {"plan": plan}
@@ -198,7 +209,7 @@ def by_signal(fitted: Fit) -> Row:
     return row
 
 
-def stack_rows(cell: Cell, data: Dataset, folder: Path, device: str, checkpoint: Path | None = None) -> list[Row]:
+def stack_rows(cell: Cell, data: LabelledData, folder: Path, device: str, checkpoint: Path | None = None) -> list[Row]:
     """Train all seeds and settings of a cell at once on flat images, with pixels in [0, 1]; return the cell's rows."""
     difficulty = "tiny" if cell.protocol.sets == "tiny" else "saturated"
     masks = sets_of(folder, data, difficulty, device).masks

@@ -30,7 +30,7 @@ from oneof.training.device import make_deterministic
 from oneof.training.fit import fit
 from oneof.training.state import Record
 from oneof.training.trials import Trial
-from oneof_paper.data.catalogue import NAMED, Dataset, data_folder, load
+from oneof_paper.data.catalogue import NAMED, LabelledData, data_folder, load
 from oneof_paper.experiments import Protocol, Setting, System
 from oneof_paper.results import origin
 
@@ -111,7 +111,7 @@ def split(n: int, seed: int, protocol: Protocol) -> Parts:
 
 def compute_rows(
     cell: Cell,
-    data: Dataset,
+    data: LabelledData,
     parts: Callable[[int], Parts] | None = None,
     *,
     device: str = "cpu",
@@ -316,7 +316,11 @@ def _cost(cell: Cell) -> int:
 
 def split_by_seed(cells: Iterable[Cell]) -> list[Cell]:
     """Return every cell as several, of one seed each."""
-    return [cell._replace(seeds=(seed,)) for cell in cells for seed in cell.seeds]
+    single = []
+    for cell in cells:
+        for seed in cell.seeds:
+            single.append(cell._replace(seeds=(seed,)))
+    return single
 
 
 def run_in_processes(jobs: Sequence[Job], processes: int) -> FinishedJobs:

@@ -9,7 +9,7 @@ import numpy as np
 
 from oneof.storage.files import atomic_write
 from oneof.storage.rows import read
-from oneof_paper.data.catalogue import NAMED, Dataset, data_folder, load, missing
+from oneof_paper.data.catalogue import NAMED, LabelledData, data_folder, load, missing
 from oneof_paper.experiments import CHARACTERISTICS
 from oneof_paper.image_sets import path_of
 from oneof_paper.image_sets import read as read_sets
@@ -75,7 +75,7 @@ def data_sets(number: int, figures: Figures, form: str) -> str:
     return f"{typeset(HEAD, rows, form)}\n\n{listed(notes, form)}"
 
 
-def _figures(data: Dataset, sets_path: Path) -> list[str]:
+def _figures(data: LabelledData, sets_path: Path) -> list[str]:
     """Return rows to train on and to test (80/20 without a publisher's split), features, classes, labels per set."""
     n = len(data.x)
     test_count = n - int(0.8 * n) if data.test is None else len(data.test)

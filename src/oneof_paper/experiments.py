@@ -16,7 +16,7 @@ IMAGES = ("mnist", "kmnist", "fashion-mnist", "cifar10", "cifar100")
 
 @dataclass(frozen=True)
 class System:
-    """A row of a table: a loss, with or without purification. On images, `images.Run` has the settings."""
+    """A row of a table: a loss, with or without purification. On images, `images.ImageRun` has the settings."""
 
     title: str  # as in the paper, but LWS for LW
     method: Method
@@ -62,7 +62,7 @@ class Protocol:
 
 
 @dataclass(frozen=True)
-class Table:
+class PaperTable:
     """A table of the paper: systems by data sets."""
 
     title: str
@@ -133,23 +133,23 @@ def warm_up_systems(purify: Purify) -> dict[str, System]:
     return systems
 
 
-TABLES: dict[int, Table] = {
-    1: Table("Images, with augmentation", IMAGES, {**pop_systems(LATE), **OTHERS, **ALONE}),
-    2: Table("Real-world sets, linear model", REAL, {**pop_systems(LATE), **ON_TABLES, **ALONE}),
-    3: Table(
+TABLES: dict[int, PaperTable] = {
+    1: PaperTable("Images, with augmentation", IMAGES, {**pop_systems(LATE), **OTHERS, **ALONE}),
+    2: PaperTable("Real-world sets, linear model", REAL, {**pop_systems(LATE), **ON_TABLES, **ALONE}),
+    3: PaperTable(
         "Images, no augmentation: each loss alone and with POP",
         IMAGES,
         with_and_without_pop(QUICK),
         flat=with_and_without_pop(QUICK),
         pairs=PAIRS,
     ),
-    4: Table(
+    4: PaperTable(
         "Real-world sets: each loss alone and with POP",
         REAL,
         {**with_and_without_pop(LATE), "proden+pop-printed": System("PRODEN+POP as printed", Proden(), PRINTED)},
         pairs=PAIRS,
     ),
-    5: Table(
+    5: PaperTable(
         "Epochs of warm-up before POP's first round",
         ("lost", "birdsong", "msrcv2", "soccer", "yahoo", "kmnist", "fashion-mnist"),
         warm_up_systems(LATE),

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from oneof.candidates.generate import Instance, InstancePaper, InstanceRate, calibrate_temperature, generate
 from oneof.storage.files import atomic_write
 from oneof.storage.settings import to_serializable
-from oneof_paper.data.catalogue import NAMED, Dataset
+from oneof_paper.data.catalogue import NAMED, LabelledData
 from oneof_paper.results import origin
 from oneof_paper.teacher import dataset_logits
 
@@ -25,7 +25,7 @@ DRAWS = (0, *range(100, 105))  # one seed to search on, five to report
 RATE = 4.0  # over the number of classes: 0.4 for ten, 0.04 for a hundred
 
 
-class Sets(NamedTuple):
+class ImageSets(NamedTuple):
     """The candidate sets of a data set's training part by seed, and how they were made."""
 
     masks: dict[int, NDArray[np.bool_]]  # each [m, c]
@@ -41,7 +41,9 @@ def path_of(folder: Path, dataset: str, difficulty: str) -> Path:
     return folder / f"{dataset}-{DIFFICULTIES[difficulty]}{suffix}.npz"
 
 
-def sets_of(folder: Path, data: Dataset, difficulty: str, device: str, describe: Describe = lambda *_: {}) -> Sets:
+def sets_of(
+    folder: Path, data: LabelledData, difficulty: str, device: str, describe: Describe = lambda *_: {}
+) -> ImageSets:
     """Return the stored sets; if there are none, draw and store them, with what `describe` returns for the first draw on the card."""
     path = path_of(folder, data.name, difficulty)
     if not path.exists():
@@ -56,14 +58,14 @@ def sets_of(folder: Path, data: Dataset, difficulty: str, device: str, describe:
     return sets
 
 
-def training_part(data: Dataset) -> int:
+def training_part(data: LabelledData) -> int:
     """Return how many rows come before the publisher's test part."""
     if data.test is None:
         return len(data.x)
     return int(data.test[0])
 
 
-def draw(data: Dataset, difficulty: str, device: str, describe: Describe = lambda *_: {}) -> Sets:
+def draw(data: LabelledData, difficulty: str, device: str, describe: Describe = lambda *_: {}) -> ImageSets:
     """Train the classifier, find the temperature that gives the paper's average size, and draw the sets of every seed."""
     train_count = training_part(data)
     n_classes = len(data.classes)
@@ -98,10 +100,10 @@ def draw(data: Dataset, difficulty: str, device: str, describe: Describe = lambd
         **describe(data.x[:train_count], labels, masks[DRAWS[0]], logits, kind),
         **origin(device),
     }
-    return Sets(masks, card)
+    return ImageSets(masks, card)
 
 
-def write(path: Path, sets: Sets) -> None:
+def write(path: Path, sets: ImageSets) -> None:
     """Write the sets as packed bits, to a temporary file first so that no reader finds half of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     packed = {f"seed_{seed}": np.packbits(mask) for seed, mask in sets.masks.items()}
@@ -112,7 +114,7 @@ def write(path: Path, sets: Sets) -> None:
         np.savez_compressed(file, shape=shape, card=card, **packed)  # type: ignore[arg-type]
 
 
-def read(path: Path) -> Sets:
+def read(path: Path) -> ImageSets:
     """Read what `write` wrote."""
     masks = {}
     with np.load(path) as stored:
@@ -123,4 +125,4 @@ def read(path: Path) -> Sets:
                 bits = np.unpackbits(stored[name], count=m * c)
                 masks[seed] = bits.reshape(m, c).astype(bool)
         card = json.loads(str(stored["card"]))
-    return Sets(masks, card)
+    return ImageSets(masks, card)

@@ -95,7 +95,7 @@ def pop(
 
 
 @dataclass(frozen=True)
-class Run:
+class ImageRun:
     """One trial on images."""
 
     dataset: str
@@ -172,7 +172,7 @@ class Run:
         return WideResNet(depth=10, widen=1)
 
 
-def run_of(number: int, name: str, dataset: str, seed: int) -> Run:
+def run_of(number: int, name: str, dataset: str, seed: int) -> ImageRun:
     """Return the run that fills a cell of Table 1 or 3.
 
     Its sets are drawn by a classifier trained to the end; its views are those of the released code, or in Table 3 one plain view.
@@ -193,4 +193,4 @@ def run_of(number: int, name: str, dataset: str, seed: int) -> Run:
         words.append("last" if title == system.title else "printed-last")
     if title == "PRODEN+POP":
         title = "POP"
-    return Run(dataset, "saturated", title, seed, EPOCHS.get(dataset, 50), "-".join(words))
+    return ImageRun(dataset, "saturated", title, seed, EPOCHS.get(dataset, 50), "-".join(words))

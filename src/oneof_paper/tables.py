@@ -11,7 +11,7 @@ from oneof.metrics import CRITERIA
 from oneof.storage.rows import Row
 from oneof_paper.compute_rows import Cell
 from oneof_paper.data.catalogue import NAMED
-from oneof_paper.experiments import FLAT, LATE, QUICK, REAL, TABULAR, WIDE, WIDE_SEEDS, Table, wide_systems
+from oneof_paper.experiments import FLAT, LATE, QUICK, REAL, TABULAR, WIDE, WIDE_SEEDS, PaperTable, wide_systems
 from oneof_paper.images import EPOCHS
 from oneof_paper.paired_tests import Paired, holm, paired
 from oneof_paper.printed import Printed, errata, printed
@@ -79,7 +79,7 @@ def dataset_title(key: str) -> str:
     return ", ".join([NAMED[name].title, *differences])
 
 
-def scores_of(number: int, table: Table, rows: Iterable[Row], seeds: Iterable[int]) -> Scores:
+def scores_of(number: int, table: PaperTable, rows: Iterable[Row], seeds: Iterable[int]) -> Scores:
     """Return the accuracies of the rows with the settings of this table and these seeds; the first of rows with the same key.
 
     Rows of the wide grid have seeds of their own.
@@ -95,12 +95,12 @@ def scores_of(number: int, table: Table, rows: Iterable[Row], seeds: Iterable[in
     return scores
 
 
-def lines_by_setting(table: Table) -> dict[str, tuple[str, str]]:
+def lines_by_setting(table: PaperTable) -> dict[str, tuple[str, str]]:
     """Return the data set and the title of the system of each cell whose settings are searched, by the digest in its rows."""
     return {**_usual_lines(table), **_wide_lines(table)}
 
 
-def _usual_lines(table: Table) -> dict[str, tuple[str, str]]:
+def _usual_lines(table: PaperTable) -> dict[str, tuple[str, str]]:
     """Return the lines of the table's own search."""
     by_setting = {}
     for dataset in table.datasets:
@@ -113,7 +113,7 @@ def _usual_lines(table: Table) -> dict[str, tuple[str, str]]:
     return by_setting
 
 
-def _wide_lines(table: Table) -> dict[str, tuple[str, str]]:
+def _wide_lines(table: PaperTable) -> dict[str, tuple[str, str]]:
     """Return the lines of the wide grid."""
     titles = {system.title for system in table.systems.values()}
     keys = {dataset: f"{dataset}/{WIDE_GRID}" for dataset in table.datasets if dataset in REAL}
@@ -212,7 +212,9 @@ def _differences(row: Row, bases: Sequence[str]) -> list[str]:
     return differences
 
 
-def lines(number: int, table: Table, scores: Scores, datasets: Sequence[str], systems: Sequence[str]) -> list[Line]:
+def lines(
+    number: int, table: PaperTable, scores: Scores, datasets: Sequence[str], systems: Sequence[str]
+) -> list[Line]:
     """Return a line for every system on every data set, with or without rows.
 
     There are further lines for other kinds of sets, views, lengths of training or searches that have rows, and for the other forms of
@@ -237,7 +239,7 @@ def lines(number: int, table: Table, scores: Scores, datasets: Sequence[str], sy
     return result
 
 
-def _titles(table: Table, systems: Sequence[str]) -> list[str]:
+def _titles(table: PaperTable, systems: Sequence[str]) -> list[str]:
     """Return the titles of systems, and after each with POP those of its other forms, Algorithm 1 before the released code."""
     own_titles = [table.systems[name].title for name in systems]
     titles = []
@@ -399,7 +401,7 @@ def _have_rows(table_lines: Sequence[Line], difference: str) -> bool:
     return any(line.ours and difference in line.dataset.split("/") for line in table_lines)
 
 
-def render(number: int, table: Table, table_lines: Sequence[Line], form: str) -> str:
+def render(number: int, table: PaperTable, table_lines: Sequence[Line], form: str) -> str:
     """Return the table with its notes: in Markdown, in LaTeX with the notes as comments, or for a terminal of 80 columns."""
     rules = _shown_rules(table_lines)
     rows = [cells(line, rules) for line in table_lines if line.ours]
@@ -446,7 +448,7 @@ class Gain(NamedTuple):
     holm_p: float  # of the t-test, corrected within the table
 
 
-def gains(table: Table, scores: Scores, rule: str, search: str = "") -> list[Gain]:
+def gains(table: PaperTable, scores: Scores, rule: str, search: str = "") -> list[Gain]:
     """Compare every system with POP to the same without, over the seeds that they share; `search`: WIDE_GRID or the table's own."""
     comparisons = []
     for dataset, (title, plain_title) in product(table.datasets, table.pairs.items()):

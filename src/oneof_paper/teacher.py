@@ -10,10 +10,12 @@ from oneof.networks import MLP, GeneratorMLP, Network, ResNet32
 from oneof.training.fit import fit
 from oneof.training.stack import Stack
 from oneof.training.trials import Training, Trial
-from oneof_paper.data.catalogue import Dataset
+from oneof_paper.data.catalogue import LabelledData
 
 
-def dataset_logits(data: Dataset, *, seed: int, epochs: int, device: str, progress: str | None) -> NDArray[np.float64]:
+def dataset_logits(
+    data: LabelledData, *, seed: int, epochs: int, device: str, progress: str | None
+) -> NDArray[np.float64]:
     """Train the paper's classifier, or an MLP on a table, on the true labels of the training rows; return logits [n, c] of all rows.
 
     Logits are computed in evaluation mode and in full precision, whatever it was trained in: sets depend on small differences.

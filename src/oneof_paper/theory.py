@@ -291,14 +291,17 @@ def table(all_rows: Iterable[Row]) -> str:
 def _table_line(name: str, rows_of_name: list[Row]) -> list[str]:
     """Return the cells of a distribution."""
     known = []
+    by_round: dict[int, list[Row]] = {}
+    none_removed = []
     for row in rows_of_name:
         if row["kind"] == "constants":
             known.append({**row, "l": row["high"] / row["low"]})
-    rounds = [row for row in rows_of_name if row["kind"] == "round"]
-    last = max(row["round"] for row in rounds)
-    before = [row for row in rounds if row["round"] == 0]
-    after = [row for row in rounds if row["round"] == last]
-    none_removed = [row for row in rows_of_name if row.get("kept") == "true"]
+        elif row["kind"] == "round":
+            by_round.setdefault(row["round"], []).append(row)
+        if row.get("kept") == "true":
+            none_removed.append(row)
+    before = by_round.get(0, [])
+    after = by_round[max(by_round)]
     return [
         name,
         *(_mean(known, constant) for constant in ("t", "l", "alpha", "e0", "growth")),

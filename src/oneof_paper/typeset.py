@@ -31,7 +31,9 @@ def typeset(head: Sequence[str], rows: Sequence[Sequence[str]], form: str) -> st
 def _plain_columns(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return aligned columns: the first to the left, the others to the right."""
     table = [[SHORT.get(name, name) for name in head], *rows]
-    widths = [max(len(cell) for cell in column) for column in zip(*table, strict=True)]
+    widths = []
+    for column in zip(*table, strict=True):
+        widths.append(max(map(len, column)))
     lines = []
     for row in table:
         first, *others = row

@@ -17,7 +17,8 @@ from oneof.cli import app
 from oneof.cli.columns import TableFile, with_column_options
 from oneof.data.roles import ColumnRoles
 from oneof.learners.config import EnsembleConfig, FitConfig
-from oneof.runs.fit_table import FitSpec, fit_table
+from oneof.runs.fit_spec import FitSpec
+from oneof.runs.fit_table import fit_table
 
 pytestmark = pytest.mark.usefixtures("small_forests")
 

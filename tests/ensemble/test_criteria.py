@@ -19,7 +19,7 @@ from oneof.report.page import render_page
 from oneof.training.fit import fit
 from oneof.training.trials import Training, Trial
 from oneof_paper.compute_rows import Cell, compute_rows
-from oneof_paper.data.catalogue import Dataset
+from oneof_paper.data.catalogue import LabelledData
 from oneof_paper.experiments import TABLES, Protocol
 from oneof_paper.results import rows_of
 from oneof_paper.synthetic import mixture
@@ -69,7 +69,7 @@ def test_a_new_criterion_is_in_every_kind_of_row():
         float(fitted.history["doubt"][-1, 1]), abs=1e-6
     )
     protocol = Protocol(Linear(), Training(epochs=3, batch=20), lr=(0.01, 0.5), weight_decay=(1e-3,))
-    data = Dataset("lost", DATA.x, DATA.labels, ["a", "b", "c"], MASK, None)
+    data = LabelledData("lost", DATA.x, DATA.labels, ["a", "b", "c"], MASK, None)
     chosen, grid = (
         [
             row

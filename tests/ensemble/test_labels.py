@@ -17,7 +17,7 @@ from oneof.data.encode import Encoding
 from oneof.ensemble.model import Model
 from oneof.ensemble.records import purified_table, removals_table, training_counts
 from oneof.ensemble.resolve import resolve_labels, sets_after_purification
-from oneof.ensemble.review_order import expected_gain, find_evidence, nearest, queue
+from oneof.ensemble.review_order import expected_gain, nearest, neighbours_and_gain, queue
 from oneof.learners.base import Predictions
 from oneof.learners.network_models import TableNetworks, predict_held_out
 from oneof.purify import Pop
@@ -107,7 +107,7 @@ def table(world) -> pa.Table:
     data = replace(data, candidates=Candidates(sets, np.array(NAMES)))
     predictions = predict_held_out(model.members[0], x, sets, fitted.rows)
     resolved = resolve_labels(data, predictions, sets_after_purification([fitted], sets))
-    neighbours, gain = find_evidence(x, resolved.distribution, resolved.ask)
+    neighbours, gain = neighbours_and_gain(x, resolved.distribution, resolved.ask)
     more = {"removed": removals_table([fitted], sets, NAMES), "trained": training_counts([fitted], 90)}
     return purified_table(data, resolved, more | {"neighbours": neighbours, "gain": pa.array(gain)})
 
@@ -245,14 +245,14 @@ def test_neighbours_are_the_nearest():
 
 
 def test_there_may_be_no_neighbour():
-    neighbours, _ = find_evidence(np.zeros((2, 1)), np.full((2, 2), 0.5), np.array([True, True]))
+    neighbours, _ = neighbours_and_gain(np.zeros((2, 1)), np.full((2, 2), 0.5), np.array([True, True]))
     assert neighbours.to_pylist() == [[], []]
 
 
 def test_neighbours_are_settled_and_the_crowd_is_asked_about_first():
     x = np.array([[0.0], [0.1], [0.2], [5.0], [5.1]])
     shares = np.array([[1.0, 0.0], [0.6, 0.4], [0.6, 0.4], [1.0, 0.0], [0.6, 0.4]])
-    neighbours, gain = find_evidence(x, shares, np.array([False, True, True, False, True]))
+    neighbours, gain = neighbours_and_gain(x, shares, np.array([False, True, True, False, True]))
     assert neighbours.to_pylist() == [[3], [0, 3], [0, 3], [0], [3, 0]]
     assert np.argsort(-gain, kind="stable")[:3].tolist() == [2, 4, 1]
 

@@ -23,7 +23,8 @@ from oneof.ensemble.set_likelihood import choose_raw_set_temperature
 from oneof.estimator.classifier import PartialLabelClassifier
 from oneof.learners.base import Resources
 from oneof.learners.config import EnsembleConfig, FitConfig
-from oneof.runs.fit_table import FitSpec, fit_table
+from oneof.runs.fit_spec import FitSpec
+from oneof.runs.fit_table import fit_table
 from oneof.runs.folder import Run
 from oneof_paper.data.catalogue import load
 from oneof_paper.synthetic import mixture

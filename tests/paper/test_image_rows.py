@@ -35,7 +35,7 @@ from oneof.training.trials import Training
 from oneof_paper import image_sets, teacher
 from oneof_paper.compute_image_rows import by_signal, resolved_accuracy, run_row, trial_of
 from oneof_paper.compute_rows import rules
-from oneof_paper.data.catalogue import NAMED, Dataset
+from oneof_paper.data.catalogue import NAMED, LabelledData
 from oneof_paper.experiments import TABLES
 from oneof_paper.images import EPOCHS, KEY, run_of
 
@@ -268,7 +268,7 @@ def test_saved_sets_are_the_drawn_ones_with_a_card(folder, tmp_path, monkeypatch
     assert read.card["kind"] == {"kind": "InstanceRate", "rate": 0.4, "temperature": 1.0}
     assert read.card["paper_average_reached"] is False  # 8.71 is beyond the bound
     assert read.card["top_wrong_in_set"] > 0.5
-    half = Dataset("mnist", data.x[::2], data.labels[::2], data.classes, None, np.arange(60, 85))
+    half = LabelledData("mnist", data.x[::2], data.labels[::2], data.classes, None, np.arange(60, 85))
     with pytest.raises(
         ValueError, match=r"mnist-1\.npz must hold a set per training image \(60\); got 120\. Remove the file"
     ):
@@ -307,7 +307,7 @@ def test_a_branch_is_the_run_it_would_have_been_alone(folder, tmp_path, monkeypa
 
 
 def test_held_out_rows_are_never_trained_on_and_every_seed_has_its_own():
-    data = Dataset("mnist", np.zeros((70, 2, 2)), np.zeros(70, dtype=int), list("ab"), None, np.arange(60, 70))
+    data = LabelledData("mnist", np.zeros((70, 2, 2)), np.zeros(70, dtype=int), list("ab"), None, np.arange(60, 70))
     one, two = (trial_of(plans.Run("mnist", "20", "PRODEN", seed, 1), data) for seed in (100, 101))
     assert len(one.held_out) == 6
     assert sorted([*one.rows, *one.held_out]) == list(range(60))
@@ -551,7 +551,7 @@ def test_a_plan_runs_in_small(run, tmp_path, plan, monkeypatch):
 
 def test_a_hundred_classes_have_a_tenth_of_the_rate(monkeypatch):
     rng = np.random.default_rng(0)
-    data = Dataset(
+    data = LabelledData(
         "cifar100",
         rng.integers(0, 256, (400, 4, 4, 3)),
         np.arange(400) % 100,
@@ -568,7 +568,7 @@ def test_a_hundred_classes_have_a_tenth_of_the_rate(monkeypatch):
 def test_the_printed_generator_reaches_the_printed_average_of_mnist(tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
     labels = rng.integers(10, size=400)
-    data = Dataset("mnist", rng.integers(0, 256, (400, 6, 6)), labels, list(range(10)), None, np.arange(300, 400))
+    data = LabelledData("mnist", rng.integers(0, 256, (400, 6, 6)), labels, list(range(10)), None, np.arange(300, 400))
     monkeypatch.setattr(image_sets, "dataset_logits", lambda *_, **__: rng.normal(size=(400, 10)))
     made = image_sets.sets_of(tmp_path, data, "printed", "cpu")
     assert (tmp_path / "mnist-200-printed.npz").exists()

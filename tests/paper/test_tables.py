@@ -166,9 +166,9 @@ def test_no_truth_free_choice_depends_on_a_label(rule):
 
 
 def _dataset(x, labels, sets):
-    from oneof_paper.data.catalogue import Dataset
+    from oneof_paper.data.catalogue import LabelledData
 
-    return Dataset("lost", x.astype(np.float32), labels, ["a", "b", "c"], sets, None)
+    return LabelledData("lost", x.astype(np.float32), labels, ["a", "b", "c"], sets, None)
 
 
 def test_rows_say_what_was_chosen_and_hold_the_whole_grid():

@@ -24,7 +24,8 @@ from oneof.review.label_studio import Backend
 from oneof.review.session import Review
 from oneof.review.tokens import remember_token, remembered_token
 from oneof.runs.decisions import Log
-from oneof.runs.fit_table import FitSpec, fit_table
+from oneof.runs.fit_spec import FitSpec
+from oneof.runs.fit_table import fit_table
 
 pytestmark = pytest.mark.usefixtures("small_forests")
 

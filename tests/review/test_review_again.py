@@ -20,7 +20,8 @@ from oneof.learners.config import FitConfig
 from oneof.review import session
 from oneof.review.session import Review
 from oneof.runs.decisions import Decision, Log
-from oneof.runs.fit_table import FitSpec, fit_again, fit_table
+from oneof.runs.fit_spec import FitSpec
+from oneof.runs.fit_table import fit_again, fit_table
 from oneof.runs.folder import Run
 from oneof.runs.refit import EPOCHS_DIVISOR, Refit
 from oneof.storage.settings import from_serializable

@@ -20,7 +20,8 @@ from oneof.learners.config import FitConfig
 from oneof.review.label_studio import Backend
 from oneof.review.session import Review
 from oneof.runs.decisions import Log
-from oneof.runs.fit_table import FitSpec, fit_table
+from oneof.runs.fit_spec import FitSpec
+from oneof.runs.fit_table import fit_table
 from oneof.runs.folder import Run, fingerprint
 from oneof.votes.read import VotesFile
 

@@ -14,7 +14,7 @@ from oneof.runs.clean import write_labels
 from oneof.runs.decisions import Decision
 from oneof.runs.explain import explained
 from oneof.runs.folder import Run
-from oneof.runs.plain_labels import plain_table, with_named_labels
+from oneof.runs.labels_csv import plain_table, with_named_labels
 
 
 @pytest.fixture

@@ -24,7 +24,8 @@ from safetensors.torch import load, save
 from oneof.cli import main
 from oneof.learners.config import EnsembleConfig, FitConfig
 from oneof.report.training_section import draw_training
-from oneof.runs.fit_table import FitSpec, fit_again, fit_table
+from oneof.runs.fit_spec import FitSpec
+from oneof.runs.fit_table import fit_again, fit_table
 from oneof.runs.folder import Run
 from oneof.runs.stored_model import checksum
 

@@ -27,10 +27,11 @@ from oneof.learners.config import FitConfig
 from oneof.runs.clean_files import write_file_labels
 from oneof.runs.decisions import Decision
 from oneof.runs.fit_files import fit_files, table_files
-from oneof.runs.fit_table import FitSpec, RunOptions
+from oneof.runs.fit_spec import FitSpec
+from oneof.runs.fit_table import RunOptions
 from oneof.runs.folder import Run
 from oneof.runs.predictor import Predictor
-from oneof.runs.stream_networks import NetworkStream, Rows
+from oneof.runs.stream_networks import NetworkStream, RowChunk
 
 pytestmark = pytest.mark.usefixtures("small_forests")
 N_FILES = 3
@@ -278,7 +279,7 @@ def test_networks_that_were_stopped_go_on_to_the_same_end(
     stream = NetworkStream(files, SPEC.roles, tmp_path / "state.safetensors")
     read = NetworkStream.rows
 
-    def stop_at_the_last_file(self: NetworkStream, fitted: Model, file: Path) -> Iterator[Rows]:
+    def stop_at_the_last_file(self: NetworkStream, fitted: Model, file: Path) -> Iterator[RowChunk]:
         if file == files[-1]:
             raise KeyboardInterrupt
         return read(self, fitted, file)

@@ -27,7 +27,8 @@ from oneof.review.cards import shown_table
 from oneof.review.label_studio import Backend
 from oneof.review.session import Review
 from oneof.runs.export import export_model
-from oneof.runs.fit_table import FitSpec, RunOptions, fit_table
+from oneof.runs.fit_spec import FitSpec
+from oneof.runs.fit_table import RunOptions, fit_table
 from oneof.runs.folder import Run
 from oneof.runs.predictor import Predictor
 from oneof.runs.stored_model import checksum, load_model

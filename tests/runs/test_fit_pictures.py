@@ -35,7 +35,8 @@ from oneof.review.session import Review
 from oneof.runs import fit_table as fitting
 from oneof.runs.decisions import Decision, Log
 from oneof.runs.export import export_model
-from oneof.runs.fit_table import FitSpec, RunOptions, fit_again, fit_table
+from oneof.runs.fit_spec import FitSpec
+from oneof.runs.fit_table import RunOptions, fit_again, fit_table
 from oneof.runs.folder import Run
 from oneof.runs.read_dataset import dataset_from_table, stays_on_disk
 from oneof.training.trials import Training

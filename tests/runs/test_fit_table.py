@@ -28,7 +28,8 @@ from oneof.data.table import ColumnRoles, read_columns, read_table
 from oneof.ensemble.accuracy import sample_order
 from oneof.estimator.classifier import PartialLabelClassifier
 from oneof.learners.config import FitConfig
-from oneof.runs.fit_table import FitSpec, RunOptions, fit_table
+from oneof.runs.fit_spec import FitSpec
+from oneof.runs.fit_table import RunOptions, fit_table
 from oneof.runs.folder import Run, write_json
 from oneof.runs.read_dataset import collect_warnings, dataset_from_table
 from oneof.runs.summary import summary_rows
@@ -410,7 +411,8 @@ from oneof.data.table import ColumnRoles
 from oneof.data.encode import learn_encoding
 from oneof.ensemble.accuracy import sample_order
 from oneof.learners.config import FitConfig
-from oneof.runs.fit_table import FitSpec, fit_table
+from oneof.runs.fit_spec import FitSpec
+from oneof.runs.fit_table import fit_table
 from oneof.learners.config import EnsembleConfig, FitConfig
 torch.set_num_threads(1)
 roles = ColumnRoles(features=("x*", "hue"), ignore=("truth",))

@@ -10,7 +10,8 @@ import pytest
 from oneof.cli import main
 from oneof.data.table import ColumnRoles, read_table
 from oneof.learners.config import EnsembleConfig, FitConfig
-from oneof.runs.fit_table import LOCK, FitSpec, fit_table
+from oneof.runs.fit_spec import LOCK, FitSpec
+from oneof.runs.fit_table import fit_table
 from oneof.storage.files import atomic_write
 from oneof.storage.locks import exclusive_lock
 

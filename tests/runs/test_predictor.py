@@ -19,7 +19,8 @@ import oneof
 import oneof.runs.predictor
 from oneof.data.files.batches import find_files
 from oneof.learners.config import FitConfig
-from oneof.runs.fit_table import FitSpec, fit_table
+from oneof.runs.fit_spec import FitSpec
+from oneof.runs.fit_table import fit_table
 from oneof.runs.folder import Run
 from oneof.runs.predict_files import PredictionSummary, plan_jobs, predict_file, predict_to_folder
 from oneof.runs.predictor import Predictor

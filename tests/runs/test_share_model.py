@@ -19,7 +19,8 @@ from oneof.data.files.hugging_face import dataset_table
 from oneof.ensemble.accuracy import AccuracyEstimate
 from oneof.learners.config import FitConfig
 from oneof.runs.decisions import Decision, Log
-from oneof.runs.fit_table import FitSpec, fit_table
+from oneof.runs.fit_spec import FitSpec
+from oneof.runs.fit_table import fit_table
 from oneof.runs.folder import METADATA, Run
 from oneof.runs.hugging_face import labels_dataset, write_dataset
 from oneof.runs.model_card import model_card

@@ -37,7 +37,8 @@ import oneof.training.processes
 from oneof.data.augment import views
 from oneof.learners.config import FitConfig
 from oneof.networks import LeNet
-from oneof.runs.fit_table import FitSpec, fit_table
+from oneof.runs.fit_spec import FitSpec
+from oneof.runs.fit_table import fit_table
 from oneof.runs.folder import Run
 from oneof.training.device import to_local_gpu
 from oneof.training.fit import fit

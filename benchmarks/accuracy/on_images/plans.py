@@ -125,7 +125,7 @@ CHOSEN = "fair-quiet"  # of these, by covering rate; a test holds that
 SEARCHED = [*(name for name in SCHEDULES if name != "early"), "balanced-late", "balanced-last"]
 
 
-class Run(images.Run):
+class Run(images.ImageRun):
     """A run of a table, or one of the forms that are only tried here."""
 
     @property

@@ -19,6 +19,11 @@ Key = tuple[str, str]  # table and kind
 Values = dict[int, float]  # by seed
 Cells = dict[Key, dict[str, Values]]  # values of every system
 POINT = 0.01
+KIND_TITLES = {
+    "doubts": "sets by a weak classifier's doubts",
+    "people": "sets of what three simulated annotators name",
+    "uniform": "sets with wrong labels by chance",
+}
 
 
 class Gap(NamedTuple):
@@ -44,6 +49,16 @@ class Comparison(NamedTuple):
     mean: float
     rival_mean: float
     gap: Gap
+
+
+class BestRival(NamedTuple):
+    """A system beside the rival that is best in the mean over the cells of a kind of sets."""
+
+    kind: str
+    n_cells: int
+    mean: float
+    rival: str
+    rival_mean: float
 
 
 def collect(rows: Iterable[Row], measure: str = "accuracy") -> Cells:
@@ -167,21 +182,29 @@ def behind_table(comparisons: list[Comparison], subject: str) -> str:
     return "\n".join(lines)
 
 
-def single_rival_table(cells: Cells, subject: str) -> str:
-    """Return the subject beside the rival that is best in the mean over the cells of each kind."""
-    lines = [f"| sets | cells | {subject} | best single rival | | gap |", "|---|---|---|---|---|---|"]
+def best_single_rivals(cells: Cells, subject: str) -> list[BestRival]:
+    """Return, for each kind of sets, the subject beside the rival that is best in the mean over the cells that have all of them."""
+    result = []
     for kind in KINDS:
         keys = [key for key in cells if key[1] == kind and {subject, *RIVALS} <= cells[key].keys()]
         if not keys:
             continue
         gaps = {}
         for name in RIVALS:
-            gaps[name] = [paired_gap(cells[key][subject], cells[key][name]).mean for key in keys]
-        best = min(gaps, key=lambda name: np.mean(gaps[name]))
-        ours = np.mean([mean(cells[key][subject]) for key in keys])
-        gap = np.mean(gaps[best])
-        texts = [kind, str(len(keys)), f"{100 * ours:.1f}", f"{100 * (ours - gap):.1f}", best, f"{100 * gap:+.1f}"]
-        lines.append(_line(texts))
+            gaps[name] = np.mean([paired_gap(cells[key][subject], cells[key][name]).mean for key in keys])
+        rival = min(gaps, key=lambda name: gaps[name])
+        mean_of_subject = float(np.mean([mean(cells[key][subject]) for key in keys]))
+        result.append(BestRival(kind, len(keys), mean_of_subject, rival, mean_of_subject - float(gaps[rival])))
+    return result
+
+
+def single_rival_table(cells: Cells, subject: str) -> str:
+    """Return the subject beside the rival that is best in the mean over the cells of each kind."""
+    lines = [f"| sets | cells | {subject} | best single rival | | gap |", "|---|---|---|---|---|---|"]
+    for best in best_single_rivals(cells, subject):
+        percents = [f"{100 * best.mean:.1f}", f"{100 * best.rival_mean:.1f}"]
+        gap = f"{100 * (best.mean - best.rival_mean):+.1f}"
+        lines.append(_line([best.kind, str(best.n_cells), *percents, best.rival, gap]))
     return "\n".join(lines)
 
 
@@ -225,6 +248,21 @@ def behind_section(rows: list[Row], subject: str = DEFAULT) -> str:
         time_line(collect(rows, "cpu_seconds"), subject),
     ]
     return "\n\n".join(parts)
+
+
+def short_section(rows: list[Row], subject: str = DEFAULT) -> str:
+    """Return the subject beside the best single rival for each kind of sets, and in how many cells it is behind, for the README."""
+    cells = collect(rows)
+    made_cells = {key: systems for key, systems in cells.items() if key[1] in KINDS}
+    n_tables = len({table for table, _ in made_cells})
+    lines = [_line([f"accuracy on new rows, %, mean over {n_tables} tables", "best rival", "oneof"]), "|---|---|---|"]
+    for best in best_single_rivals(made_cells, subject):
+        rival = f"{100 * best.rival_mean:.1f} ({best.rival})"
+        lines.append(_line([KIND_TITLES[best.kind], rival, f"**{100 * best.mean:.1f}**"]))
+    comparisons = compare_with_rivals(made_cells, subject)
+    n_behind = sum(comparison.gap.behind for comparison in comparisons)
+    behind = f"`oneof` is behind the best rival of its table in {n_behind} of {len(comparisons)} cases."
+    return "\n".join([*lines, "", behind])
 
 
 def resolved_section(rows: list[Row], subject: str = DEFAULT) -> str:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from oneof.methods import BalancedProden, Method, Proden
 from oneof.purify import Pop, Purify
-from oneof_paper.data.catalogue import Dataset, data_folder, load
+from oneof_paper.data.catalogue import LabelledData, data_folder, load
 from oneof_paper.readers.cifar import HumanVotes, read_cifar10n
 from oneof_paper.teacher import channels_first
 
@@ -26,7 +26,7 @@ Labels = NDArray[np.intp]
 
 
 @cache
-def read_data(count: int | None) -> tuple[Dataset, HumanVotes]:
+def read_data(count: int | None) -> tuple[LabelledData, HumanVotes]:
     """Return CIFAR-10 and people's votes; of both parts the first `count` images."""
     folder = data_folder(None)
     assert folder is not None, "set ONEOF_DATA"

@@ -131,10 +131,13 @@ def _check_separator(cells: Iterable[Any], separator: str, name: str) -> None:
         return
     n_distinct = len(set(texts))
     for other in (";", ",", "|"):
-        divided = [text for text in texts if other in text]
+        divided = []
         labels: set[str] = set()
         for text in texts:
-            labels.update(label.strip() for label in text.split(other))
+            if other in text:
+                divided.append(text)
+            for label in text.split(other):
+                labels.add(label.strip())
         if len(divided) >= _MIN_SEPARATOR_SHARE * len(texts) and len(labels) < n_distinct:
             raise ValueError(
                 f"labels must be divided by {separator!r}; {name} has none, and {len(divided)} of {len(texts)} cells hold "

@@ -86,7 +86,8 @@ def fit(
     from oneof.learners.base import Resources
     from oneof.learners.config import EnsembleConfig, FitConfig, ImageConfig, make_ensemble_config
     from oneof.runs.fit_files import fit_files, table_files
-    from oneof.runs.fit_table import FitSpec, RunOptions, fit_again, fit_table
+    from oneof.runs.fit_spec import FitSpec
+    from oneof.runs.fit_table import RunOptions, fit_again, fit_table
     from oneof.training.device import device_for_pictures
     from oneof.training.parallel import resolve_n_jobs
     from oneof.training.processes import current_group

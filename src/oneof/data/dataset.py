@@ -1,4 +1,4 @@
-"""The examples of a fit: features, candidate sets, and everything else that is known about each row."""
+"""Hold the examples of a fit: features, candidate sets, and everything else that is known about each row."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ FloatArray = NDArray[np.floating[Any]]
 IntArray = NDArray[np.intp]
 
 UNKNOWN = -1  # in arrays of labels: no label is known
-UNNAMED_PRIOR = 1e-6  # prior of a label that no annotator could name, such as one that only gold labels have
+UNNAMED_PRIOR = 1e-6  # prior of a label that annotators could not vote for, such as one that only gold labels have
 
 
 class VoteScorer(Protocol):
-    """Scores predictions by votes that they were made without."""
+    """Scores predictions by held-out votes."""
 
     def log_probabilities(self, logs: NDArray[np.float64], power: float, scale: float = 1.0) -> NDArray[np.float64]:
         """Return the log-probabilities of the held-out votes [h] under predictions in logs [n, c], raised to a power.
@@ -54,11 +54,11 @@ class VoteModel(Protocol):
 class VoteEvidence(NamedTuple):
     """Evidence of annotators' votes on each row, for resolving its label."""
 
-    likelihood: FloatArray  # [n, c] of the row's votes given each label; or counts or probabilities as they were given
-    posterior: FloatArray | None = None  # [n, c] of the labels by votes alone; None: there are no single votes
-    neighbours: FloatArray | None = None  # [n, c] predictions by the votes on other rows; NaN where there are none
-    held_out: VoteScorer | None = None  # votes that decide how much predictions count; None: there are no single votes
-    vote_model: VoteModel | None = None  # combines votes and predictions; None: features do not help
+    likelihood: FloatArray  # [n, c] of the row's votes given each label; or the counts or probabilities of the input
+    posterior: FloatArray | None = None  # [n, c] of the labels by votes alone; None without single votes
+    neighbours: FloatArray | None = None  # [n, c] predictions from the votes on other rows; NaN where there are none
+    held_out: VoteScorer | None = None  # held-out votes, which weight the predictions; None without single votes
+    vote_model: VoteModel | None = None  # combines votes and predictions; None without features
     counts: FloatArray | None = None  # [n, c] votes for each label
     vote_accuracy: float = 1.0  # how often a single vote is right
 
@@ -87,16 +87,18 @@ class Dataset:
     """
 
     features: NDArray[Any]  # [n, d] encoded columns, or the pixels of pictures
-    candidates: Candidates  # the sets [n, c] as they were given, with the names of the classes; never overwritten
+    candidates: Candidates  # the sets [n, c] of the input, with the names of the classes; never overwritten
     encoding: Encoding  # turns the columns of new rows into features
-    prior: FloatArray  # [n, c] how much votes, counts or probabilities speak for each label; 1: nothing does
+    prior: FloatArray  # [n, c] relative weight of each label by votes, counts or probabilities; 1 without any
     gold: IntArray  # [n] true labels, which choose settings and measure accuracy; UNKNOWN where there is none
     groups: NDArray[Any]  # [n] rows of one group stay on one side of every split
-    observed: BoolArray  # [n] False where there is nothing to see: an unreadable picture; with votes, also an empty row
-    reviewed_sets: BoolArray  # [n, c] the sets as people left them in review; the candidates where nobody decided
-    audit_labels: IntArray  # [n] labels that people gave to rows drawn at random, to measure by; UNKNOWN elsewhere
+    observed: BoolArray  # [n] False where features hold nothing: an unreadable picture; with votes, also an empty row
+    reviewed_sets: BoolArray  # [n, c] the sets after a review; the candidates where nobody decided
+    audit_labels: (
+        IntArray  # [n] labels from the review of rows drawn at random, which measure accuracy; UNKNOWN elsewhere
+    )
     votes: VoteEvidence | None  # votes, counts or probabilities, which resolve labels together with the learners
-    ballots: pa.Array | None  # [n] the votes on each row, for a person to read
+    ballots: pa.Array | None  # [n] the votes on each row, as they are shown to a person
 
     @classmethod
     def build(
@@ -149,7 +151,7 @@ class Dataset:
 
     @cached_property
     def has_prior(self) -> bool:
-        """Return whether votes, counts or probabilities say anything."""
+        """Return whether votes, counts or probabilities prefer any label to another."""
         return not bool((self.prior == 1).all())
 
     @property
@@ -179,7 +181,7 @@ class Dataset:
         return np.asarray(self.features[rows])
 
     def take(self, rows: IntArray) -> Self:
-        """Return a data set of some rows, without what votes say about them."""
+        """Return a data set of some rows, without their votes."""
         return replace(
             self,
             features=self.features[rows],

@@ -2,6 +2,7 @@
 
 import logging
 import re
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -278,13 +279,16 @@ def _resolve(opened: TableSource, requested: ColumnRoles) -> tuple[ColumnRoles, 
         else:
             left_out[name] = use
     resolved = replace(
-        resolved,
-        features=tuple(name for name in opened.names if name in features),
-        categories=tuple(name for name in opened.names if name in categories),
+        resolved, features=_in_order(features, opened.names), categories=_in_order(categories, opened.names)
     )
     if embedded:
         resolved = replace(resolved, text=(*resolved.text, *embedded), text_model=MODELS["text"])
     return resolved, left_out, texts
+
+
+def _in_order(chosen: Collection[str], names: Sequence[str]) -> tuple[str, ...]:
+    """Return the chosen names in the order in which they are listed."""
+    return tuple(name for name in names if name in chosen)
 
 
 def _is_array_file(source: Any) -> bool:
@@ -388,14 +392,17 @@ def _drop_non_features(
             reasons[name] = reason
     if not reasons:
         return columns, roles, {}
-    names = [name for name in columns.names if name not in reasons]
-    is_feature = np.array([name not in reasons for name in columns.names], dtype=bool)
+    names = []
+    is_feature = np.zeros(len(columns.names), dtype=bool)
+    for j, name in enumerate(columns.names):
+        if name not in reasons:
+            names.append(name)
+            is_feature[j] = True
     numbers = np.ascontiguousarray(columns.numbers[:, is_feature])
     non_numeric = dict(columns.non_numeric)
     for name in reasons:
         non_numeric.pop(name, None)
-    categories = tuple(name for name in roles.categories if name in non_numeric)
-    roles = replace(roles, features=tuple(names), categories=categories)
+    roles = replace(roles, features=tuple(names), categories=_in_order(non_numeric, roles.categories))
     return Columns(columns.source, numbers, names, non_numeric), roles, reasons
 
 

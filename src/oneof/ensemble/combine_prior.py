@@ -7,12 +7,12 @@ learners predict, and m the mean of their predictions over rows, each normalised
 
 times as likely under the learners as under their mean. Learners and mean are stacked with the weight w that maximises the mean of log(w d_i + 1 - w)
 over held-out rows. By Jensen's inequality predictions that are independent of the labels within the sets lower that mean, however confident they
-are, and a constant has 0. So the prior stays as it is, the trivial answer, unless the mean is clearly above 0. Else
+are, and constant predictions have 0. So the prior is left as it is unless the mean is clearly above 0. Else
 
     P(label j of row i)  ~  v_ij (w q_ij + (1 - w) m_ij) / m_ij^b        on S_i.
 
-Where v is a likelihood, as counts are, b should be 0; where v is a posterior, which knows how frequent the labels are, 1. Nothing says which, and
-b is 1/2. The prior may be stated too cautiously or too boldly: v is raised to a power, chosen by the same score.
+Where v is a likelihood, as counts are, b should be 0; where v is a posterior, which contains the frequencies of the labels, 1. It is not known
+which, so b is 1/2. The prior may be over- or underconfident: v is raised to a power, chosen by the same score.
 """
 
 from typing import Any, NamedTuple
@@ -23,13 +23,13 @@ from numpy.typing import NDArray
 Floats = NDArray[np.floating[Any]]
 Mask = NDArray[np.bool_]
 WEIGHTS = np.array([0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98])
-POWERS = (1.0, 0.7, 1.5, 0.5, 2.0, 3.0, 4.0)  # from the prior as given outwards
-LEAST = 1e-6  # of a row's largest prior: a candidate without votes stays possible
+POWERS = (1.0, 0.7, 1.5, 0.5, 2.0, 3.0, 4.0)  # by their distance from 1, which leaves the prior unchanged
+LEAST = 1e-6  # of a row's largest prior, so that a candidate without votes stays possible
 BALANCE = 0.5  # b
-FLOOR = 0.01  # of predictions, spread over all labels: a row whose predicted label is off the set then says little within it
-HELPFUL = 2.0  # standard errors above 0 from which the learners count at all,
-NOTICEABLE = 1e-3  # and the least mean score: folds learn even a constant a little differently
-FEWEST = 10  # held-out rows with several candidates from which the weight is estimated
+FLOOR = 0.01  # of predictions, spread over all labels, so that a row whose predicted label is outside the set has little effect within it
+HELPFUL = 2.0  # standard errors by which the mean score must exceed 0 for predictions to be used
+NOTICEABLE = 1e-3  # and the least mean score, since even constant predictions differ a little between folds
+FEWEST = 10  # held-out rows with several candidates, below which the prior is used alone
 
 
 class _Stacked(NamedTuple):
@@ -56,10 +56,10 @@ def combine_prior(prior: Floats, predicted: Floats, candidates: Mask, held_out: 
     >>> bool(combine_prior(prior, informative, everything, everything[:, 0]).max(1).min() > 0.95)
     True
     """
-    judged = held_out & (candidates.sum(1) > 1)
+    is_scored = held_out & (candidates.sum(1) > 1)
     predicted = _within(predicted + FLOOR / predicted.shape[1], candidates)
-    mean = _mean_within(predicted, candidates, judged)
-    chosen = _choose(prior[judged], predicted[judged], mean[judged], candidates[judged])
+    mean = _mean_within(predicted, candidates, is_scored)
+    chosen = _choose(prior[is_scored], predicted[is_scored], mean[is_scored], candidates[is_scored])
     shares = _normalised(prior, candidates, chosen.power)
     if chosen.weight == 0:
         return shares  # exactly, so that ties stay ties
@@ -68,19 +68,26 @@ def combine_prior(prior: Floats, predicted: Floats, candidates: Mask, held_out: 
 
 
 def _choose(prior: Floats, predicted: Floats, mean: Floats, candidates: Mask) -> _Stacked:
-    """Choose the weight, and the power nearest to 1 whose score is within a standard error of the best."""
+    """Choose the weight of the predictions, and the power nearest to 1 whose score is within a standard error of the best."""
     as_given = _Stacked(1.0, 0.0, np.zeros(len(prior)))
     if len(prior) < FEWEST:
         return as_given
-    by_power = [_best_weight(power, prior, predicted, mean, candidates) for power in POWERS]
-    helpful = [stacked for stacked in by_power if _is_helpful(stacked)]
+    helpful = []
+    for power in POWERS:
+        stacked = _best_weight(power, prior, predicted, mean, candidates)
+        if _is_helpful(stacked):
+            helpful.append(stacked)
     if not helpful:
         return as_given
     best = max(helpful, key=lambda stacked: stacked.scores.mean())
-    return next(stacked for stacked in helpful if not _clearly_better(best.scores - stacked.scores, 1.0))
+    for stacked in helpful:  # the powers are in the order of their distance from 1
+        if not _clearly_better(best.scores - stacked.scores, 1.0):
+            return stacked
+    return best
 
 
 def _best_weight(power: float, prior: Floats, predicted: Floats, mean: Floats, candidates: Mask) -> _Stacked:
+    """Return the weight of the predictions that makes their mixture with the prior fit best, for one power of the prior."""
     shares = _normalised(prior, candidates, power)
     ratio = (shares * predicted).sum(1) / (shares * mean).sum(1)
     scores = np.log(WEIGHTS[:, None] * ratio + 1 - WEIGHTS[:, None])  # [weights, n]
@@ -89,10 +96,12 @@ def _best_weight(power: float, prior: Floats, predicted: Floats, mean: Floats, c
 
 
 def _is_helpful(stacked: _Stacked) -> bool:
+    """Return whether the predictions make the sets noticeably and significantly likelier than the prior alone does."""
     return stacked.scores.mean() > NOTICEABLE and _clearly_better(stacked.scores, HELPFUL)
 
 
 def _clearly_better(gain: Floats, standard_errors: float) -> bool:
+    """Return whether a mean gain is larger than some standard errors."""
     return bool(gain.mean() > standard_errors * gain.std() / len(gain) ** 0.5)
 
 

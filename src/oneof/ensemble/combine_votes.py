@@ -182,4 +182,5 @@ def _row_scores(
 
 
 def _is_helpful(gain: Floats) -> bool:
+    """Return whether a mean gain is larger than HELPFUL standard errors."""
     return bool(gain.mean() > HELPFUL * gain.std() / len(gain) ** 0.5)

@@ -27,45 +27,55 @@ from oneof.storage.rows import Row
 
 def network_kinds(context: Context) -> set[str]:
     """Return which of "networks" and "linear" are among the learners."""
-    return {name for name in context.config.ensemble.learners if isinstance(name, str)} & {"networks", "linear"}
+    kinds = set()
+    for learner in context.config.ensemble.learners:
+        if isinstance(learner, str) and learner in ("networks", "linear"):
+            kinds.add(learner)
+    return kinds
 
 
 class KernelStage(NamedTuple):
     """Kernel regressions, if any were needed."""
 
     fitted: KernelFit | None
-    purifies: bool  # whether they weigh candidates and may predict; else they only rank the scalings
+    purifies: bool  # whether they weight candidates and may predict; else they only rank the scalings
     evaluation_sets: BoolArray  # [n, c]
     n_scalings: int
 
     @property
     def learner(self) -> FittedLearner | None:
-        """Return the regressions with the best scalings."""
+        """Return the regressions with the best scalings as a learner; None if they only rank scalings."""
         if self.fitted is None or not self.purifies:
             return None
         return self.fitted.learner(self.n_scalings, self.evaluation_sets)
 
     @property
     def soft_labels(self) -> FloatArray | None:
-        """Return the weight of each candidate [n, c]."""
-        return self.fitted.soft_labels if self.fitted is not None and self.purifies else None
+        """Return the weight of each candidate [n, c]; None if the regressions only rank scalings."""
+        if self.fitted is None or not self.purifies:
+            return None
+        return self.fitted.soft_labels
 
     @property
     def best_scalings(self) -> list[str]:
         """Return the scalings that networks are trained with; empty if there was no choice."""
-        return [] if self.fitted is None else self.fitted.scalings[: self.n_scalings]
+        if self.fitted is None:
+            return []
+        return self.fitted.scalings[: self.n_scalings]
 
     @property
     def tried(self) -> list[Row]:
         """Return a row for each scaling, best first."""
-        return [] if self.fitted is None else [score.row for score in self.fitted.ranked]
+        if self.fitted is None:
+            return []
+        return [score.row for score in self.fitted.ranked]
 
 
 class NetworkStage(NamedTuple):
     """Networks and linear models."""
 
     learners: list[FittedLearner]
-    best: list[FittedLearner]  # those of the better kind
+    best: list[FittedLearner]  # those that are combined with other learners
     configs: list[Any]  # a NetworkConfig each; of pictures an ImagePlan
     sets: BoolArray  # [n, c] that they were trained on
     warnings: list[str]
@@ -86,7 +96,10 @@ class LabelStage(NamedTuple):
 def fit_kernel_stage(
     data: Dataset, sets: BoolArray, known_scores: KernelScores | None, context: Context
 ) -> KernelStage:
-    """Fit kernel regressions with every scaling, where they are learners or have to rank the scalings."""
+    """Fit a kernel regression with every scaling, where they weight the candidates or rank the scalings.
+
+    `known_scores` are those of the default kernel on these sets, if they were computed before.
+    """
     config = context.config.ensemble
     has_networks = bool(network_kinds(context))
     scalings = _scalings(context)
@@ -105,9 +118,9 @@ def choose_kernel_targets(
     cross_fitted: CrossFitScores,
     context: Context,
 ) -> KernelStage:
-    """Return the kernel fitted on the sets as they are, where their likelihood prefers that to resolved candidates.
+    """Choose what the kernel that predicts is fitted on: resolved candidates, or the sets as they are, if these become likelier.
 
-    Noisy sets are left out of the comparison, since they are unlikely under either. The soft labels are unchanged.
+    Noisy sets are left out of the comparison, since they are unlikely under either. The soft labels stay as they are.
     """
     if kernels.fitted is None or not kernels.purifies or data.has_prior:
         return kernels
@@ -133,19 +146,21 @@ def replace_predictors(ranked: KernelFit, refitted: KernelFit) -> KernelFit:
 
 
 def fit_networks(data: Dataset, sets: BoolArray, kernels: KernelStage, context: Context) -> NetworkStage:
-    """Remove candidates that another one clearly leads by the kernel, and train networks and linear models on the rest."""
+    """Remove candidates that another one clearly dominates by the kernel's weights, and train networks and linear models on the rest."""
     config = context.config.ensemble
     kinds = network_kinds(context)
     if not kinds:
         return NetworkStage([], [], [], sets, [])
-    kept, lead = remove_led_labels(sets, kernels.soft_labels, config.margin)
+    kept, lead = remove_dominated_labels(sets, kernels.soft_labels, config.margin)
     targets = Targets.uniform(kept)
     scalings = kernels.best_scalings or _scalings(context)
-    hidden = config.hidden if "networks" in kinds else ()
+    hidden: tuple[int, ...] = ()  # a linear model
+    if "networks" in kinds:
+        hidden = config.hidden
     configs = [NetworkConfig(hidden, scaling, config.lr, config.weight_decay) for scaling in scalings]
     features = append_ranks(data.features, torch.device(context.resources.device))
     epochs = NetworkLearner(tuple(configs), features, lead).affordable_epochs(data, targets, context)
-    if epochs == 0 and kernels.purifies:
+    if epochs == 0 and kernels.purifies:  # the kernel can do without networks
         return NetworkStage([], [], [], sets, ["--time-limit: there was no time for networks."])
     epochs = max(epochs, 1)
     warnings = []
@@ -154,16 +169,17 @@ def fit_networks(data: Dataset, sets: BoolArray, kernels: KernelStage, context: 
 
     config = replace(config, epochs=epochs)
     context = context._replace(config=replace(context.config, ensemble=config))
-    chosen = list(context.warm_start.networks) or configs
+    chosen = list(context.warm_start.networks) or configs  # those of an earlier fit, if there are any
     to_train = [NetworkLearner(tuple(chosen), features, lead)]
     if "linear" in kinds and hidden != ():
         linear_configs = tuple(dict.fromkeys(chosen_config._replace(hidden=()) for chosen_config in chosen))
         to_train.append(NetworkLearner(linear_configs, features, lead, beside_mlps=True))
     learners = fit_network_learners(to_train, data, targets, context)
     check_converged(learners, [chosen_config.lr for chosen_config in chosen])
-    best = (
-        learners if data.has_single_votes else _best_kind(learners, context)
-    )  # votes weigh both kinds, sets tell little
+    # With votes both kinds are kept: the sets then hold nearly all labels, so they cannot show which kind is better.
+    best = learners
+    if not data.has_single_votes:
+        best = _best_kind(learners, context)
     return NetworkStage(learners, best, chosen, kept, warnings)
 
 
@@ -184,7 +200,8 @@ def make_soft_labels(
 ) -> FloatArray:
     """Return how probable each label of each row is, [n, c], as targets for learners that need one label per row.
 
-    With a prior it alone decides, since through other rows' labels a row's prior would reach its own out-of-fold predictions.
+    They are the mean of what networks and the kernel predict within the set. With a prior they are the prior alone: predictions depend on the
+    priors of other rows, by which a row's own prior would reach its out-of-fold predictions.
     """
     if data.has_prior:
         return combine_within_sets(sets, [], data.prior + 1e-9)
@@ -201,8 +218,8 @@ def fit_label_learners(
 ) -> LabelStage:
     """Fit trees and classifiers of the user's own on the targets.
 
-    Trees and classifiers learn the most probable label of each row; the trees called set_trees learn from the sets. The kernel joins
-    them if it is one of the learners, or if there is nothing else.
+    "trees" and classifiers are fitted on the most probable label of each row, "set_trees" on the sets. The kernel is added if it is one of
+    the learners, or if there is no other.
     """
     config = context.config.ensemble
     kernel = kernels.learner
@@ -213,7 +230,7 @@ def fit_label_learners(
         other_learners.append(kernel)
 
     def is_useful(probabilities: Any) -> bool:
-        """Return whether trees with these predictions get any weight, judged by the rows that they have held out so far."""
+        """Return whether trees with these predictions get any weight, by the rows that were held out so far."""
         oof = Predictions.from_single_model(probabilities, context.evaluation_sets)
         oof = oof._replace(held_out=np.asarray(probabilities.any(1)))
         trees = FittedLearner("trees", None, oof)
@@ -243,8 +260,11 @@ def fit_label_learners(
     return LabelStage(learners, warnings)
 
 
-def remove_led_labels(sets: BoolArray, weights: FloatArray | None, margin: float) -> tuple[BoolArray, FloatArray]:
-    """Return the sets without labels that another candidate leads by the margin, and the lead [n, c] where a label was removed."""
+def remove_dominated_labels(sets: BoolArray, weights: FloatArray | None, margin: float) -> tuple[BoolArray, FloatArray]:
+    """Return the sets without labels whose weight is below the largest of the row by the margin or more, and that lead [n, c].
+
+    The lead is 0 where no label was removed.
+    """
     if weights is None:
         return sets, np.zeros(sets.shape)
     lead = weights.max(1, keepdims=True) - weights
@@ -259,9 +279,14 @@ def _scalings(context: Context) -> list[str]:
 
 
 def _best_kind(learners: list[FittedLearner], context: Context) -> list[FittedLearner]:
-    """Return the MLPs, or the linear models where these are significantly better: averaged with MLPs they lose that lead."""
-    linear = [learner for learner in learners if learner.name == "linear"]
-    nonlinear = [learner for learner in learners if learner.name != "linear"]
+    """Return the MLPs, or the linear models where these are significantly better; their average with MLPs would be worse than they are."""
+    linear = []
+    nonlinear = []
+    for learner in learners:
+        if learner.name == "linear":
+            linear.append(learner)
+        else:
+            nonlinear.append(learner)
     if not linear or not nonlinear:
         return learners
     rows = np.all([learner.oof.held_out for learner in learners], axis=0)
@@ -270,5 +295,6 @@ def _best_kind(learners: list[FittedLearner], context: Context) -> list[FittedLe
     by_linear = np.mean([learner.oof.mean[rows] for learner in linear], axis=0)
     by_nonlinear = np.mean([learner.oof.mean[rows] for learner in nonlinear], axis=0)
     sets = context.evaluation_sets[rows]
-    linear_wins = significantly_better(by_linear, by_nonlinear, sets, context.config.criterion)
-    return linear if linear_wins else nonlinear
+    if significantly_better(by_linear, by_nonlinear, sets, context.config.criterion):
+        return linear
+    return nonlinear

@@ -1,15 +1,15 @@
 """Fit a classifier and the label of every row: the one path of tables, votes and pictures.
 
-1. Sets that seem to miss the truth are found and not learned from.
-2. A kernel regression that leaves each row out weighs its candidates, once for every scaling of the features. The agreement with the
-   sets ranks the scalings; labels that another candidate clearly leads are removed.
-3. Networks and linear models learn from the sets, with the best scalings; trees and classifiers of the user's own learn from the soft
-   labels that these find; other trees learn from the sets by themselves. Every learner predicts rows that it was not trained on.
-4. Held-out sets weigh the learners; their mean, and the votes where there are any, resolve the label of every row. Probabilities are
-   lowered where features predict which wrong labels are in the sets.
-5. Held-out rows show what may be said about the accuracy.
+1. Sets that seem to miss the true label are found; they are not trained on.
+2. A kernel regression that leaves each row out weights the candidates of every row, once for each scaling of the features. The
+   agreement with the sets ranks the scalings; labels that another candidate clearly dominates are removed.
+3. Networks and linear models are trained on the sets, with the best scalings; trees and the user's own classifiers on the resulting soft
+   labels; other trees on the sets alone. Every learner predicts rows that it was not trained on.
+4. Held-out sets weight the learners; their weighted mean, and the votes where there are any, resolve the label of every row.
+   Probabilities are lowered where features predict which wrong labels are in the sets.
+5. The accuracy on new rows is estimated from held-out predictions.
 
-No true label is used, unless it is given as gold.
+No true label is used, except those that are given as gold.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ from oneof.ensemble.records import (
     training_record,
 )
 from oneof.ensemble.resolve import ResolvedRows, allowed_labels, resolve_labels
-from oneof.ensemble.review_order import find_evidence
+from oneof.ensemble.review_order import neighbours_and_gain
 from oneof.ensemble.stacking import combine_predictions, weigh_learners
 from oneof.ensemble.votes_alone import resolve_votes_alone
-from oneof.learners.base import Context, FittedLearner, Resources, Targets, WarmStart
+from oneof.learners.base import Context, FittedLearner, Resources, Targets, WarmStart, trained_networks
 from oneof.learners.config import FitConfig
 from oneof.learners.kernel import CrossFitScores, KernelConfig, KernelScores, cross_fit_scores, with_best_gamma
 from oneof.metrics import CRITERIA, MEANS
@@ -63,7 +63,6 @@ from oneof.storage.rows import Row
 from oneof.training.device import device_for, device_for_pictures
 from oneof.training.parallel import start_workers
 from oneof.training.processes import check_rows, current_group
-from oneof.training.state import Fit
 
 MAX_EVAL_ROWS = 4000  # rows used to estimate the accuracy
 MAX_EVAL_CELLS = 2**21  # rows x classes used to estimate it
@@ -90,7 +89,7 @@ def fit_ensemble(data: Dataset, context: Context, evaluation_gold: IntArray) -> 
     with start_workers(context.resources.n_workers):
         training_sets, kernel_scores = choose_training_sets(data, context)
 
-    # 2. and 3. The learners, in the order in which they need each other.
+    # 2. and 3. The learners, each after those whose results it needs.
     kernels = fit_kernel_stage(data, training_sets, kernel_scores, context)
     if data.are_pictures:
         networks = fit_image_networks(data, training_sets, context)
@@ -111,10 +110,10 @@ def fit_ensemble(data: Dataset, context: Context, evaluation_gold: IntArray) -> 
     predictions = combine_predictions(learners, weights).mask_unobserved(data.observed)
     allowed = allowed_labels(data, weighted_learners, networks.sets)
     resolved = resolve_labels(data, predictions, allowed)
-    share = share_of_predictable_sets(data, resolved.label)
-    resolved = resolve_labels(data, predictions, allowed, trust_in_labels(share))
+    explained = estimate_explained_share(data, resolved.label)
+    resolved = resolve_labels(data, predictions, allowed, trust_in_labels(explained))  # the same labels, less probable
 
-    # 5. What may be said about the accuracy.
+    # 5. The accuracy on new rows.
     evaluated = HeldOutEval(
         probabilities=predictions.mean[eval_rows],
         candidates=data.candidates.mask[eval_rows],
@@ -144,16 +143,17 @@ def fit_ensemble(data: Dataset, context: Context, evaluation_gold: IntArray) -> 
             accuracy,
             context.config.ensemble.sampled_rows(len(data)),
         ),
-        warnings=[*networks.warnings, *label_learners.warnings, *describe_share(share)],
+        warnings=[*networks.warnings, *label_learners.warnings, *describe_share(explained)],
     )
 
 
 def make_context(
     data: Dataset, config: FitConfig, resources: Resources, warm_start: WarmStart
 ) -> tuple[Context, IntArray]:
-    """Adapt the settings to the data; return what the learners share, and the gold labels [n] that measure accuracy.
+    """Adapt the settings to the data; return the learners' context, and the gold labels [n] that measure accuracy.
 
-    Gold labels of a random sample measure the accuracy; the other gold labels, if there are MIN_GOLD or more, choose settings.
+    Labels from the review's random sample measure the accuracy; without them, gold labels of a random sample do. The other gold labels,
+    if there are MIN_GOLD or more, choose settings.
     """
     known = (*MEANS, *CRITERIA)
     if config.criterion not in known:
@@ -188,9 +188,10 @@ def make_context(
 
 
 def choose_training_sets(data: Dataset, context: Context) -> tuple[BoolArray, KernelScores | None]:
-    """Return the sets [n, c] to train on: all labels where a set seems to miss the truth; only the gold label with train_on_gold.
+    """Return the sets [n, c] to train on: all labels where a set seems to miss the true label; with train_on_gold, gold labels.
 
-    Also return the kernel scores that this took, if the kernel learner would compute the same.
+    The kernel scores by which noisy sets were found are returned too, or None if the kernel learner would compute other ones: it has
+    other settings, leaves out groups, or is fitted on gold labels.
     """
     config = context.config
     sets = data.reviewed_sets
@@ -215,7 +216,7 @@ def choose_training_sets(data: Dataset, context: Context) -> tuple[BoolArray, Ke
 
 
 def choose_eval_rows(n: int, c: int) -> IntArray:
-    """Return the rows by which the accuracy is estimated: all, or the first that are drawn of a large table."""
+    """Return the rows on which the accuracy is estimated: all, or a random sample of a large table."""
     n_rows = max(min(MAX_EVAL_ROWS, MAX_EVAL_CELLS // c), GOLD_SAMPLE_ROWS)
     return np.sort(sample_order(n)[:n_rows])
 
@@ -229,7 +230,7 @@ def represent_rows(data: Dataset, networks: NetworkStage) -> FloatArray:
 def cross_fit_eval_rows(
     data: Dataset, representation: FloatArray, eval_rows: IntArray, context: Context
 ) -> CrossFitScores:
-    """Return scores on which a row's own set had no influence."""
+    """Return scores of the evaluated rows on which a row's own set had no influence."""
     features = representation[eval_rows]
     if data.are_pictures:
         features = data.plain_features(eval_rows)
@@ -243,8 +244,8 @@ def choose_independent_scores(
 ) -> FloatArray:
     """Return scores of the evaluated rows [m, c] on which a row's own set had no influence.
 
-    They are the kernel's, unless the learner with the largest weight has such predictions: where distances tell nothing and trees tell
-    all, the kernel would show that nothing was learned.
+    They are the predictions of the learner with the largest weight, if it is nested, else the kernel's. Where only trees can learn from
+    the features, the kernel's scores alone would suggest that nothing was learned.
     """
     heaviest = learners[int(weights.argmax())]
     if heaviest.is_nested:
@@ -252,8 +253,11 @@ def choose_independent_scores(
     return cross_fitted.from_resolved
 
 
-def share_of_predictable_sets(data: Dataset, labels: IntArray) -> float:
-    """Return how far features predict which wrong labels are in the sets, by a sample of the rows; 0 where votes, counts or probabilities say more."""
+def estimate_explained_share(data: Dataset, labels: IntArray) -> float:
+    """Estimate how well features predict which wrong labels are in the sets, on a sample of the rows.
+
+    It is 0 with votes, counts or probabilities, which tell more than sets do, and for too few rows.
+    """
     rows = np.sort(sample_order(len(data))[:MAX_ROWS])
     if data.has_prior or len(rows) < MIN_HELD_OUT:
         return 0.0
@@ -267,30 +271,29 @@ def describe_rows(
     representation: FloatArray,
     context: Context,
 ) -> pa.Table:
-    """Return a row for every example: its label with the evidence, removals, similar rows and the gain of reviewing it."""
+    """Return the purified table, a row per example: its label with the evidence, removals, similar rows and the gain of reviewing it."""
     trained = trained_networks(learners)
-    neighbours, gain = find_evidence(
+    neighbours, gain = neighbours_and_gain(
         representation, resolved.distribution, resolved.ask, context.resources.device, context.resources.map
     )
-    more = {
+    other_columns = {
         "removed": removals_table(trained, data.reviewed_sets, data.classes),
         "trained": training_counts(trained, len(data)),
         "neighbours": neighbours,
         "gain": pa.array(gain),
     }
-    return purified_table(data, resolved, more)
+    return purified_table(data, resolved, other_columns)
 
 
 def with_positive_weight(learners: Sequence[FittedLearner], weights: FloatArray) -> list[FittedLearner]:
-    """Return the learners that count."""
-    return [learner for learner, weight in zip(learners, weights, strict=True) if weight > 0]
-
-
-def trained_networks(learners: Sequence[FittedLearner]) -> list[Fit]:
-    """Return the trainings of the learners that are networks."""
-    return [learner.training for learner in learners if learner.training is not None]
+    """Return the learners whose weight is not 0."""
+    weighted = []
+    for learner, weight in zip(learners, weights, strict=True):
+        if weight > 0:
+            weighted.append(learner)
+    return weighted
 
 
 def _learner_rows(model: Model) -> list[Row]:
-    """Return a row with the weight of each learner, also of those that do not count."""
+    """Return a row for rows.jsonl with the weight of each learner, also if it is 0."""
     return [{"stage": "learners", "learner": name, "share": weight} for name, weight in model.learners.items()]

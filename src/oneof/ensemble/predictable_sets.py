@@ -1,16 +1,16 @@
-r"""Measure how far features predict which wrong labels are in the sets, and trust labels less the further they do.
+r"""Measure how well features predict which wrong labels are in the sets, and lower the trust in labels accordingly.
 
-Whoever made the sets may have erred by what the features show: three annotators who take a blurred 4 for a 9 name both, wherever a 4 is blurred. Such sets
-fit a model that repeats the mistake as well as one that is right, so a model may be sure of the wrong label.
+Annotators' mistakes may depend on the features: three annotators who take a blurred 4 for a 9 name both labels wherever a 4 is blurred. A model that
+repeats the mistake fits such sets as well as a correct one, so that it may be confident and wrong.
 
-Let A_ik be how often label k is in the sets of other rows with the label of row i, and B_ik the same plus what a regression on the features adds, fitted
-without row i. With the log-likelihood l of the labels that are in a row's set beside its own,
+Let A_ik be the frequency of label k in the sets of other rows that have the label of row i, and B_ik the same plus the prediction of a regression of the
+residuals on the features, fitted without row i. With the log-likelihood l of the other labels' presence in the sets,
 
-    share = (l(B) - l(A)) / -l(A),
+    share = (l(B) - l(A)) / -l(A) = 1 - l(B) / l(A),
 
-the share of what is open about the sets, given the labels, that the features explain. It is below 0.06 where wrong labels come in by chance, by their
-class, or by a weak classifier's doubts, also on three real sets; where annotators who learned from a few rows name one label each, it is 0.1 to 0.5, and
-up to half of the labels are wrong that models are sure of.
+which is McFadden's pseudo R² of the features, given the labels. It is below 0.06 where wrong labels are in the sets by chance, by the class of the row,
+or by the uncertainty of a weak classifier, and on three real data sets. Where annotators who learned from a few rows name one label each, it is 0.1 to
+0.5, and up to half of the labels in which models are confident are wrong.
 """
 
 from typing import Any
@@ -26,17 +26,17 @@ FloatArray = NDArray[np.floating[Any]]
 BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.intp]
 
-MAX_ROWS = 1500  # by which the share is estimated
+MAX_ROWS = 1500  # on which the share is estimated
 MIN_SHARE = 0.06  # up to which labels are trusted fully
 MAX_SHARE = 0.30  # from which on they are trusted least
-MIN_TRUST = 0.1  # so that the labels of a set keep their order
+MIN_TRUST = 0.1  # above 0, so that the labels of a set keep their order
 _KERNEL = KernelConfig(relative_gamma=1.0)
 _RIDGE = 1.0
-_MIN_RATE = 0.005
+_MIN_RATE = 0.005  # rates are clipped to [_MIN_RATE, 1 - _MIN_RATE], so that no label has an infinite log-likelihood
 
 
 def explained_share(features: FloatArray, candidates: BoolArray, labels: IntArray) -> float:
-    """Return the share of the other labels' presence in sets [n, c], given the labels [n], that features [n, d] explain.
+    """Return McFadden's pseudo R² of features [n, d] for which other labels are in the sets [n, c], given the labels [n].
 
     Examples
     --------
@@ -55,7 +55,7 @@ def explained_share(features: FloatArray, candidates: BoolArray, labels: IntArra
     is_label = np.arange(c) == labels[:, None]
     n_with_label = is_label.sum(0)[labels][:, None]
     n_present = (is_label.T.astype(np.float64) @ candidates)[labels]
-    # Of the rows with this label, without the row itself, and one with the rates of all rows.
+    # Over the rows with this label, with the row itself replaced by the mean over all rows.
     by_label = (n_present - candidates + candidates.mean(0)) / n_with_label
     by_label = np.clip(by_label, _MIN_RATE, 1 - _MIN_RATE)
 
@@ -70,7 +70,7 @@ def explained_share(features: FloatArray, candidates: BoolArray, labels: IntArra
 
 
 def trust_in_labels(share: float) -> float:
-    """Return how far the labels that models resolve are trusted, from 1 down to MIN_TRUST, given the share that features explain.
+    """Return how far resolved labels are trusted, from 1 down to MIN_TRUST, given the share that features explain.
 
     >>> [round(trust_in_labels(share), 2) for share in (-0.1, 0.06, 0.18, 0.4)]
     [1.0, 1.0, 0.55, 0.1]
@@ -85,13 +85,13 @@ def describe_share(share: float) -> list[str]:
         return []
     percent = f"{share:.0%}".replace("%", " %")
     return [
-        f"the features explain {percent} of which wrong labels are in the sets: whoever made the sets seems to err by what the features show, "
-        "and the labels may repeat these errors. Their probabilities are lowered. To measure the labels, fill in sample.csv; single votes "
-        "(--votes) would tell more than sets."
+        f"the features explain {percent} of which wrong labels are in the sets: the mistakes in the sets seem to depend on the features, "
+        "and the labels may repeat them. Their probabilities are lowered. To measure the accuracy of the labels, fill in sample.csv; "
+        "single votes (--votes) would tell more than sets."
     ]
 
 
 def _log_likelihood(rates: FloatArray, candidates: BoolArray, is_label: BoolArray) -> float:
-    """Return the log-likelihood of the labels that are in the sets beside each row's own, [n, c] each."""
+    """Return the log-likelihood of which labels other than each row's own are in the sets, from tables [n, c]."""
     logs = np.log(np.where(candidates, rates, 1 - rates))
     return float(logs[~is_label].sum())

@@ -31,8 +31,8 @@ class FitResult(NamedTuple):
     purified: pa.Table  # a row for every example
     training: dict[str, Any]  # the history of the networks, epoch by epoch
     tried: list[Row]  # scalings and learners with their scores
-    accuracy: AccuracyEstimate  # what may be said about the accuracy on new rows
-    metadata: dict[str, Any]  # for run.json, whatever the examples came from
+    accuracy: AccuracyEstimate  # on new rows
+    metadata: dict[str, Any]  # for run.json: all of it that does not depend on where the data came from
     warnings: list[str]
 
 
@@ -73,37 +73,40 @@ def training_counts(trained: Sequence[Fit], n: int) -> pa.Array:
 
 
 def removals_table(trained: Sequence[Fit], sets: BoolArray, classes: Sequence[str]) -> pa.ListArray:
-    """Return the labels that were removed from each row's set [n, c], with median round, mean margin and number of networks.
+    """Return for each row a list of the labels that were removed from its set [n, c].
 
-    A set that was found to be noisy was trained on with all labels; those outside it are left out.
+    Each is with the median of the rounds in which networks removed it, the mean margin, and the number of networks that did. Noisy sets are
+    trained on with all labels; of these, labels outside the set are left out.
     """
-    row_parts = [np.empty(0, dtype=int)]
+    row_parts = [np.empty(0, dtype=int)]  # each with an empty part, so that there is something to concatenate
     label_parts = [np.empty(0, dtype=int)]
     round_parts = [np.empty(0, dtype=int)]
     margin_parts = [np.empty(0, dtype=np.float32)]
     for fitted in trained:
         if fitted.removals is None:
             continue
-        trial, position, label, event, margin = [column.cpu() for column in fitted.removals]
+        trial, position, label, round_number, margin = [column.cpu() for column in fitted.removals]
         row_parts.append(fitted.rows.cpu()[trial, position].numpy())
         label_parts.append(label.numpy())
-        round_parts.append(event.numpy())
+        round_parts.append(round_number.numpy())
         margin_parts.append(margin.numpy())
     row = np.concatenate(row_parts)
     label_index = np.concatenate(label_parts)
-    event_index = np.concatenate(round_parts)
+    rounds = np.concatenate(round_parts)
     margins = np.concatenate(margin_parts)
 
+    # Sort removals by row, label and round, so that those of one label of one row are neighbours.
     inside = np.flatnonzero(sets[row, label_index])
-    key = row * sets.shape[1] + label_index
-    by_label_and_round = key * (event_index.max(initial=0) + 1) + event_index
-    order = inside[np.argsort(by_label_and_round[inside], kind="stable")]
-    starts = np.flatnonzero(np.diff(key[order], prepend=-1))
+    row_and_label = row * sets.shape[1] + label_index
+    sort_key = row_and_label * (rounds.max(initial=0) + 1) + rounds
+    order = inside[np.argsort(sort_key[inside], kind="stable")]
+    starts = np.flatnonzero(np.diff(row_and_label[order], prepend=-1))
     counts = np.diff(np.append(starts, len(order)))
     median = order[starts + (counts - 1) // 2]
     mean_margin = np.add.reduceat(margins[order], starts) / counts
+
     names = pa.array(classes, pa.string())
-    columns = (names.take(pa.array(label_index[median])), event_index[median], mean_margin, counts)
+    columns = (names.take(pa.array(label_index[median])), rounds[median], mean_margin, counts)
     arrays = []
     for column, field in zip(columns, REMOVAL, strict=True):
         arrays.append(pa.array(column).cast(field.type))
@@ -119,7 +122,7 @@ def describe_fit(
     accuracy: AccuracyEstimate,
     sampled_rows: Mapping[str, int],
 ) -> dict[str, Any]:
-    """Return what run.json stores about any fit, wherever the data came from.
+    """Return what run.json stores about any fit, of files or arrays.
 
     Parameters
     ----------
@@ -130,6 +133,10 @@ def describe_fit(
     sampled_rows
         Number of rows of learners that were fitted on a sample.
     """
+    sampled_of_learners = {}
+    for name, count in sampled_rows.items():
+        if name in model.learners:
+            sampled_of_learners[name] = count
     return {
         "format": RUN_FORMAT,
         "oneof": __version__,
@@ -141,14 +148,18 @@ def describe_fit(
         "features": data.encoding.names,
         "chosen": to_serializable([config._asdict() for config in configs]),
         "learners": model.learners,
-        "sampled_rows": {name: count for name, count in sampled_rows.items() if name in model.learners},
+        "sampled_rows": sampled_of_learners,
         "rule": rule,
         "estimate": asdict(accuracy),
     }
 
 
 def training_record(trained: Sequence[Fit]) -> dict[str, Any]:
-    """Return the history of all networks: a list [epochs][t] for each column, None after a network's last epoch; and the chosen epochs."""
+    """Return the history of all networks for training.json.
+
+    `columns` has a list [epochs][networks] for each name, with None after a network's last epoch; `chosen` has the epoch whose weights are
+    kept, of each network.
+    """
     n_epochs = max((len(fitted.history["loss"]) for fitted in trained), default=0)
     columns: dict[str, list[Any]] = {}
     for name in ("loss", "set_size", "threshold", "removed", *CRITERIA):
@@ -171,5 +182,6 @@ def training_record(trained: Sequence[Fit]) -> dict[str, Any]:
 
 
 def _label_lists(mask: BoolArray, names: pa.Array) -> pa.ListArray:
+    """Return the names of the labels of each row of a mask [n, c]."""
     rows, labels = np.nonzero(mask)
     return list_array(rows, len(mask), names.take(pa.array(labels)))

@@ -1,8 +1,8 @@
-"""The label of every training row, and how probable it is.
+"""Resolve the label of every training row, with its probability, and decide which rows a person should review.
 
-The *probability* of a label is its share within the row's original set, by models that were not trained on the row; where all were, by all of
-them. Votes, counts and probabilities are combined with it. The label is the most probable one that was not removed. Estimator, run folder, `clean`
-and report take these numbers from here.
+The *probability* of a label is its share within the row's original set, by models that were not trained on the row, or by all models where
+all were trained on it. Votes, counts and probabilities are combined with it. The label is the most probable one that was not removed.
+Estimator, run folder, `clean` and report take these numbers from here.
 """
 
 from __future__ import annotations
@@ -17,14 +17,18 @@ from oneof.data.dataset import BoolArray, Dataset, FloatArray, IntArray, VoteEvi
 from oneof.ensemble.combine_prior import combine_prior
 from oneof.ensemble.combine_votes import combine_votes
 from oneof.ensemble.noisy_sets import probability_of_missing
-from oneof.learners.base import FittedLearner, Predictions
+from oneof.learners.base import FittedLearner, Predictions, trained_networks
 from oneof.training.state import Fit
 
-MIN_MARGIN = 0.3  # rows whose label leads the next candidate by less are flagged for review
-MIN_AGREEMENT = 0.7  # so are rows whose label fewer of the models predict
-OUTSIDE_THRESHOLD = 0.5  # and rows whose set misses the truth with at least this probability
-MIN_UNANIMOUS_VOTES = 2  # that keep a class from being lost
-LEAD_KEPT = 0.99  # of what would make a label as probable as the one that all votes name, so that the label stays the most probable one
+# A row is flagged for review if its label leads the next candidate by less than MIN_MARGIN, if fewer than MIN_AGREEMENT of the models predict
+# it, or if its set misses the true label with a probability of at least OUTSIDE_THRESHOLD.
+MIN_MARGIN = 0.3
+MIN_AGREEMENT = 0.7
+OUTSIDE_THRESHOLD = 0.5
+MIN_UNANIMOUS_VOTES = 2  # for a class that would otherwise be the label of no row
+# Share of the probability that would have to move for the label that all votes name to draw level with the chosen one. Below 1, so that the
+# chosen label stays the most probable one.
+MAX_MOVED_OF_LEAD = 0.99
 
 
 class ResolvedRows(NamedTuple):
@@ -34,16 +38,16 @@ class ResolvedRows(NamedTuple):
     distribution: NDArray[np.float32]  # [n, c] probabilities: shares within the original set, zero outside it
     probability: NDArray[np.float32]  # [n] of the label
     margin: NDArray[np.float32]  # [n] its lead over the next label of the original set
-    agreement: NDArray[np.float32]  # [n] share of the models that name it
+    agreement: NDArray[np.float32]  # [n] share of the models that predict it
     kept: BoolArray  # [n, c] candidates that were not removed
-    outside: IntArray  # [n] a label outside the set that the row seems to have; -1: none
+    outside: IntArray  # [n] the most probable label outside the set, if the set seems to miss the true label; else -1
     ask: BoolArray  # [n] whether a person should review the row
 
 
 def resolve_labels(data: Dataset, predictions: Predictions, allowed: BoolArray, trust: float = 1.0) -> ResolvedRows:
     """Choose the label of each row among the allowed ones [n, c]; probabilities are shares within the original set.
 
-    `trust` in the learners is that of `oneof.ensemble.predictable_sets`; at 0 all labels of a set would be equally probable.
+    `trust` is how far the learners are trusted (see `oneof.ensemble.predictable_sets`); at 0 all labels of a set would be equally probable.
     """
     original = data.candidates.mask
     n, c = original.shape
@@ -80,7 +84,10 @@ def resolve_labels(data: Dataset, predictions: Predictions, allowed: BoolArray, 
 
 
 def is_against_features(votes: VoteEvidence, label: IntArray, probability: FloatArray) -> BoolArray:
-    """Return where features speak against the label of a row without votes: it has less than the prior of such rows, and is only frequent."""
+    """Return [n] whether the label of a row on which nobody voted is less probable than it would be without the row's features.
+
+    Such a label was chosen because it is frequent, although the features make it less likely. For rows with votes the result means nothing.
+    """
     if votes.posterior is None:
         return np.zeros(len(label), dtype=bool)
     prior = votes.posterior[np.arange(len(label)), label]
@@ -90,8 +97,10 @@ def is_against_features(votes: VoteEvidence, label: IntArray, probability: Float
 def allowed_labels(data: Dataset, learners: Sequence[FittedLearner], training_sets: BoolArray) -> BoolArray:
     """Return the labels [n, c] that neither networks nor reviewers removed; all candidates where that leaves none."""
     original = data.candidates.mask
-    trained = [learner.training for learner in learners if learner.training is not None]
-    kept = sets_after_purification(trained, training_sets) if trained else original
+    trained = trained_networks(learners)
+    kept = original
+    if trained:
+        kept = sets_after_purification(trained, training_sets)
     allowed = kept & data.reviewed_sets
     return np.where(allowed.any(1, keepdims=True), allowed, original)
 
@@ -103,13 +112,13 @@ def sets_after_purification(trained: Sequence[Fit], sets: BoolArray) -> BoolArra
     """
     kept = np.zeros_like(sets)
     for fitted in trained:
-        for rows, own_sets in zip(fitted.rows.cpu().numpy(), fitted.candidates.cpu().numpy(), strict=True):
-            kept[rows] |= own_sets
+        for rows, network_sets in zip(fitted.rows.cpu().numpy(), fitted.candidates.cpu().numpy(), strict=True):
+            kept[rows] |= network_sets
     return np.where(kept.any(1, keepdims=True), kept, sets)
 
 
 def combine_with_votes(votes: VoteEvidence, predictions: Predictions, candidates: BoolArray) -> NDArray[np.float32]:
-    """Return what votes, counts or probabilities and the learners' probabilities say together, [n, c]."""
+    """Return the probabilities [n, c] that result from votes, counts or given probabilities and the learners' predictions."""
     if votes.held_out is not None:
         return combine_votes(votes, predictions)
     return combine_prior(votes.likelihood, predictions.mean, candidates, predictions.held_out).astype(np.float32)
@@ -118,10 +127,24 @@ def combine_with_votes(votes: VoteEvidence, predictions: Predictions, candidates
 def respect_unanimous_votes(
     shares: NDArray[np.float32], label: IntArray, allowed: BoolArray, counts: NDArray[Any], vote_accuracy: float
 ) -> tuple[NDArray[np.float32], IntArray]:
-    """Return probabilities [n, c] and labels [n] that do not contradict unanimous votes (`counts` [n, c]) with too much confidence.
+    """Return probabilities [n, c] and labels [n] that do not contradict unanimous votes too confidently.
 
-    A label against k unanimous votes is at most as probable as that k votes are right, vote_accuracy ** k, or as the label voted for. A class that would be the
-    label of no row is given to the rows where MIN_UNANIMOUS_VOTES or more votes agree on it.
+    Where k votes all name one label and another was chosen, probability moves to the label voted for, until that has at least
+    1 - vote_accuracy ** k, or nearly as much as the chosen label. A class that would be the label of no row becomes the label of those rows
+    where MIN_UNANIMOUS_VOTES or more votes name it alone.
+
+    Parameters
+    ----------
+    shares
+        Probabilities [n, c] of the candidates.
+    label
+        The labels [n] chosen so far.
+    allowed
+        Labels [n, c] that may be chosen.
+    counts
+        Number of votes [n, c] for each label.
+    vote_accuracy
+        How often a single vote is right.
     """
     rows = np.arange(len(shares))
     voted_label = counts.argmax(1)
@@ -131,12 +154,13 @@ def respect_unanimous_votes(
     is_restored = is_unanimous & is_lost[voted_label] & (n_votes >= MIN_UNANIMOUS_VOTES)
     label = np.where(is_restored, voted_label, label)
 
+    # The share of a row's probabilities that moves to the label voted for.
     voted_probability = shares[rows, voted_label]
     label_probability = shares[rows, label]
     min_voted_probability = np.where(is_restored, 0.5, 1 - vote_accuracy**n_votes)
     moved_share = np.maximum(min_voted_probability - voted_probability, 0) / np.maximum(1 - voted_probability, 1e-12)
     lead = np.maximum(label_probability - voted_probability, 0)
-    until_nearly_equal = LEAD_KEPT * lead / (1 + lead)
+    until_nearly_equal = MAX_MOVED_OF_LEAD * lead / (1 + lead)
     moved_share = np.where(is_restored, moved_share, np.minimum(moved_share, until_nearly_equal))
     is_contradicted = is_unanimous & (is_restored | (label != voted_label))
     moved_share = np.where(is_contradicted, moved_share, 0)[:, None]

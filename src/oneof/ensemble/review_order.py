@@ -23,7 +23,7 @@ _JOB_SIZE = 4 * _BATCH_SIZE  # rows that a worker process is given
 Floats = NDArray[np.floating[Any]]
 
 
-def find_evidence(
+def neighbours_and_gain(
     x: Floats, shares: Floats, ask: NDArray[np.bool_], device: Any = "cpu", map_queries: Map = map_here
 ) -> tuple[pa.ListArray, NDArray[np.float32]]:
     """Return the nearest settled rows of each row, nearest first, and the expected gain of reviewing it.
@@ -56,8 +56,8 @@ def find_evidence(
         largest_gain_first = to_review[np.argsort(-gain[to_review], kind="stable")]
         queries = np.sort(largest_gain_first[:_MAX_QUERIES])
     blocks = [queries[start : start + _JOB_SIZE] for start in range(0, len(queries), _JOB_SIZE)]
-    found = map_queries(partial(nearest, x, among=settled, device=device), blocks)
-    neighbours = np.concatenate([nearest(x, queries[:0], settled, device), *found])
+    by_block = map_queries(partial(nearest, x, among=settled, device=device), blocks)
+    neighbours = np.concatenate([nearest(x, queries[:0], settled, device), *by_block])
     exists = neighbours >= 0
     query_index = exists.nonzero()[0]
     return list_array(queries[query_index], n, pa.array(neighbours[exists])), gain

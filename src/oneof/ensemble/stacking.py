@@ -1,4 +1,4 @@
-"""Weights of the learners, by the candidate sets of rows that they did not train on."""
+"""Weight the learners of an ensemble by the candidate sets of rows that they did not train on, and combine their predictions."""
 
 from collections.abc import Sequence
 
@@ -11,14 +11,14 @@ from oneof.learners.base import Context, FittedLearner, Predictions
 from oneof.metrics import MEANS, criteria
 
 MIN_WEIGHT = 0.1  # a learner with less is left out
-PSEUDO_ROWS = 100  # rows on which all learners are assumed to be equally good: few rows say little about learners
+PSEUDO_ROWS = 100  # with the same prediction by all learners, so that weights from few rows are nearly equal
 PSEUDO_ROWS_SELECTION = 10  # the same while deciding which learners are left out
 EM_ROUNDS = 200
 SAMPLE = 50_000  # rows of a large table from which weights are estimated
 
 
 def weigh_learners(learners: Sequence[FittedLearner], data: Dataset, context: Context) -> FloatArray:
-    """Return the weight of each learner [k], by the rows that all of them held out."""
+    """Return the weight of each learner [k], estimated on the rows that all of them held out."""
     held_out = np.all([learner.oof.held_out for learner in learners], axis=0)
     predictions = [learner.oof.mean[held_out] for learner in learners]
     prior = None
@@ -28,19 +28,19 @@ def weigh_learners(learners: Sequence[FittedLearner], data: Dataset, context: Co
 
 
 def combine_predictions(learners: Sequence[FittedLearner], weights: FloatArray) -> Predictions:
-    """Return the weighted mean of the learners' predictions; in the top shares every single model counts once."""
+    """Return the weighted mean of the learners' predictions; in the top shares each model of each learner counts once."""
     weighted_means = []
-    top_votes = []
+    top_counts = []
     held_out = []
     n_models = 0
     for learner, weight in zip(learners, weights.tolist(), strict=True):
         if weight == 0:
             continue
         weighted_means.append(np.float32(weight) * learner.oof.mean)
-        top_votes.append(learner.n_models * learner.oof.top_share)
+        top_counts.append(learner.n_models * learner.oof.top_share)
         held_out.append(learner.oof.held_out)
         n_models += learner.n_models
-    top_share = np.sum(top_votes, axis=0) / n_models
+    top_share = np.sum(top_counts, axis=0) / n_models
     return Predictions(np.stack(weighted_means).sum(0), np.all(held_out, axis=0), top_share.astype(np.float32))
 
 
@@ -51,8 +51,8 @@ def learner_weights(
 
         maximise  sum_i log sum_k w_k P_k(S_i | x_i),     P_k(S_i | x_i) = sum_{j in S_i} p_kij P(S_i | j)
 
-    by EM. P(S | j) is the prior where there is one; else it is estimated from how often labels stand together, since a learner that
-    predicts the label that is in most sets is nearly always right about the set. A learner whose weight would be below MIN_WEIGHT adds nothing that the others lack, and gets 0.
+    by EM. P(S | j) is the prior where there is one. Else it is estimated from how often labels occur together in sets: without it, a learner
+    that always predicts the most frequent candidate would seem to be right. A learner whose weight would be below MIN_WEIGHT gets 0.
 
     >>> good, poor = np.array([[0.9, 0.1], [0.1, 0.9]] * 300), np.full((600, 2), 0.5)
     >>> learner_weights([good, poor], good > 0.5).tolist()
@@ -78,19 +78,24 @@ def learner_weights(
 def combine_within_sets(
     candidates: BoolArray, predictions: Sequence[FloatArray], prior: FloatArray | None = None
 ) -> FloatArray:
-    """Return soft labels [n, c]: the mean over predictions of their shares within the set, weighted by the prior."""
+    """Return soft labels [n, c]: the mean over predictions of their shares within the set, weighted by the prior.
+
+    Without predictions they are the prior's shares within the set.
+    """
     weights = candidates * 1.0
     if prior is not None:
         weights = candidates * prior
-    masses = [weights * (p + 1e-9) for p in predictions]
-    if not masses:
-        masses = [weights]
-    shares = [mass / mass.sum(1, keepdims=True) for mass in masses]
+    shares = []
+    for probabilities in predictions:
+        mass = weights * (probabilities + 1e-9)
+        shares.append(mass / mass.sum(1, keepdims=True))
+    if not predictions:
+        shares.append(weights / weights.sum(1, keepdims=True))
     return np.asarray(np.mean(shares, axis=0))
 
 
 def significantly_better(first: FloatArray, second: FloatArray, candidates: BoolArray, criterion: str) -> bool:
-    """Return whether the sets prefer the first predictions [n, c] by more than the standard error of the difference."""
+    """Return whether the first predictions [n, c] fit the sets better than the second, by more than the difference's standard error."""
     logits = torch.from_numpy(np.log(np.stack([first, second]) + 1e-9))
     sets = torch.from_numpy(candidates).expand(2, -1, -1)
     by_row = criteria(logits[:, :, None], sets[:, :, None])  # each [2, n]

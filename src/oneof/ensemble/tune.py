@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from oneof.data.dataset import UNKNOWN, Dataset
 from oneof.data.splits import Split, split_rows
-from oneof.ensemble.learner_stages import remove_led_labels
+from oneof.ensemble.learner_stages import remove_dominated_labels
 from oneof.learners.base import Context, Resources, WarmStart
 from oneof.learners.config import FitConfig, NetworkConfig
 from oneof.learners.kernel_ensemble import fit_kernels
@@ -98,7 +98,7 @@ def _purified_sets(data: Dataset, context: Context, splits: list[Split], scaling
     """Return the sets [t, n, c] as the kernel purifies them; each fold has the original ones of its held-out rows."""
     original = data.candidates.mask
     kernels = fit_kernels(data, original, [scaling], context)
-    kept, _ = remove_led_labels(original, kernels.soft_labels, context.config.ensemble.margin)
+    kept, _ = remove_dominated_labels(original, kernels.soft_labels, context.config.ensemble.margin)
     sets = np.repeat(kept[None], len(splits), axis=0)
     for fold_sets, (_, held_out) in zip(sets, splits, strict=True):
         fold_sets[held_out] = original[held_out]

@@ -1,8 +1,8 @@
-"""From votes to a prior over labels, by annotators and features together, chosen by held-out votes.
+"""Compute a prior over labels from votes, with a model of annotators and a scaling of the features that held-out votes choose.
 
-`oneof.votes.joint` weighs annotators against each other and votes against features. Here it gets its predictions: kernel regressions
-that leave each row out, with a few scalings of the features. The result is what the *votes* say; networks then add what the features say, so
-that nothing is counted twice.
+`oneof.votes.joint` combines annotators with each other and votes with features. Here it gets its predictions: kernel regressions that leave
+each row out, with a few scalings of the features. The prior for training holds the evidence of the *votes* alone; networks then add that of
+the features, so that nothing is counted twice.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,13 +33,13 @@ LINEAR_INVERSE_TEMPERATURE = 6.0  # of linear regressions; a power is chosen lat
 SCALINGS = ("feature", "ranks", "both", "none")  # few, since each is tried with every model of the annotators
 MIN_LIKELIHOOD = 0.001  # of a row's largest: labels that nobody named and the votes find less likely are no candidates
 MIN_PRIOR = 1e-6
-SAMPLE = 5000  # items by which everything is chosen
+SAMPLE = 5000  # items on which the settings are chosen
 MAX_REGRESSION_ROWS = 50_000
 HIDDEN = (256,)  # layers of networks that learn from votes; a second one was not tried there
 
 
 class VotePrior(NamedTuple):
-    """What votes say about n rows."""
+    """The evidence of the votes on n rows."""
 
     candidates: NDArray[np.bool_]  # [n, c] named by somebody, or likely by what annotators confuse
     prior: Floats  # [n, c] for training, largest 1 in every row

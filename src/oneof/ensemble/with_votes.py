@@ -74,10 +74,10 @@ def dataset_with_votes(
 
 
 def describe_annotators(votes: Votes, fitted: VotePrior) -> dict[str, Any]:
-    """Return how often each annotator voted and was right, by votes and features together, and the model that held-out votes chose.
+    """Return how many votes each annotator gave and how accurate they seem, and the model that held-out votes chose.
 
-    `low` and `high` are the 95 % interval of the accuracy. `agreement` compares an annotator with the
-    most frequent label of the others; `mistake` is what the annotator confuses most often.
+    The accuracy is the expected one under the posterior of votes and features, `low` and `high` are its 95 % interval. `agreement` compares
+    an annotator with the most frequent label of the others; `mistake` is the annotator's most frequent confusion.
     """
     posterior = fitted.joint.posterior
     count = np.bincount(votes.annotator, minlength=len(votes.annotators))

@@ -1,4 +1,4 @@
-"""The base of both estimators: candidate sets in; a classifier and the label of every training row out."""
+"""Fit a classifier to candidate sets, and resolve the label of every training row: the base of both estimators."""
 
 import shutil
 import time
@@ -40,7 +40,7 @@ from oneof.metrics import approximated_accuracy
 from oneof.runs.decisions import decided_table
 from oneof.runs.folder import Run
 from oneof.runs.purified import read_purified
-from oneof.runs.write import write_run
+from oneof.runs.write_run import write_run
 from oneof.storage.files import atomic_folder
 from oneof.storage.regular import check_plain_tree
 from oneof.version import __version__
@@ -52,24 +52,24 @@ _TINY = 1e-300  # a probability of 0 has no logarithm
 class BasePartialLabelClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):  # type: ignore[misc]
     """Base class of the estimators.
 
-    A subclass says how its inputs become features (`_encode_training_rows`, `_encode_new_rows`) and what is fitted to them (`_train`).
+    A subclass defines how its inputs become features (`_encode_training_rows`, `_encode_new_rows`) and what is fitted to them (`_train`).
     """
 
     @abstractmethod
     def _encode_training_rows(self, X: Any) -> tuple[NDArray[Any], Encoding, NDArray[np.bool_] | None]:
-        """Return features [n, d], how they are made, and which rows are unreadable pictures (None: there are no pictures)."""
+        """Return features [n, d], their encoding, and which rows are unreadable pictures [n] (None: there are no pictures)."""
 
     @abstractmethod
     def _encode_new_rows(self, X: Any) -> NDArray[Any]:
-        """Return features [n, d] made as those of the training rows."""
+        """Return features [n, d] with the encoding of the training rows."""
 
     def _learn_features(self, data: Dataset) -> Dataset:
-        """Return the data set with features that are learned from inputs and candidate sets; as it is, unless a subclass learns any."""
+        """Return the data set with features that are learned from inputs and candidate sets; unchanged, unless a subclass learns any."""
         return data
 
     @abstractmethod
     def _config(self) -> FitConfig:
-        """Return what the parameters ask for."""
+        """Return the settings that the parameters describe."""
 
     @abstractmethod
     def _train(self, data: Dataset, config: FitConfig) -> FitResult:
@@ -91,21 +91,20 @@ class BasePartialLabelClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMe
         ----------
         X
             Features [n, d]: numbers, as an array or a sparse matrix; or a pandas or polars frame, an Arrow table or a Hugging Face
-            dataset, which is read as a file with the same columns is: missing values are imputed, dates become days, columns of a categorical type or of
-            text with few values are categories. Identifiers, and free text where no embedder is installed, are left out with a
-            warning. In place of more than 1,024 columns of numbers learners see their principal components, if a few hundred hold
-            nine tenths of the variance; of sparse ones always.
+            dataset, which is read like a file with the same columns: missing values are imputed, dates become days, columns of a
+            categorical type or of text with few values are categories. Identifiers, and free text where no embedder is installed, are
+            left out with a warning. More than 1,024 columns of numbers are replaced by their principal components, if a few hundred
+            hold nine tenths of the variance; sparse ones always are.
         y
             Labels [n], a 0/1 mask [n, c], or a list of sets of labels; or counts of votes or probabilities [n, c] (an array, or a
-            frame with a column per class): labels above 0 are candidates, and the numbers are their prior. No candidate is removed
-            then, and where the features do not predict the labels, the largest number of a row decides. In cross-validation with a
+            frame with a column per class): labels above 0 are candidates, and the numbers are their prior. Then no candidate is
+            removed, and where the features do not predict the labels, the largest number of a row decides. In cross-validation with a
             number as `cv`, scikit-learn refuses lists and tuples: pass sets, an array, or a splitter such as `KFold(3)`.
         groups
             Group of each row [n]; rows of one group are never on both sides of a split.
         gold
-            True labels [n], None where unknown. They are not trained on. Those of the first rows of
-            `oneof.ensemble.accuracy.sample_order(n)`, thirty or more, measure the accuracy; thirty or more of other rows choose
-            the settings.
+            True labels [n], None where unknown. They are not trained on. If there are thirty or more for the first rows of
+            `oneof.ensemble.accuracy.sample_order(n)`, these measure the accuracy; thirty or more for other rows choose the settings.
         prior
             Evidence for each class [n, c] in addition to the sets, such as counts of votes, in the order of `classes_`.
         votes
@@ -114,8 +113,8 @@ class BasePartialLabelClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMe
             as by `oneof fit --votes`; `annotators_` says how accurate they seem. Labels are text, unless `classes` has them in
             another type. Rows without votes may have any label.
         items
-            With votes: the item of each row [n], or the name of the column of X that holds it, which is no feature then. None:
-            the column `item` of a frame, if there is one, else the index of a pandas frame, else the numbers of the rows from 0.
+            With votes: the item of each row [n], or the name of the column of X that holds it, which is then no feature. None: the
+            column `item` of a frame, if there is one, else the index of a pandas frame, else the row numbers from 0.
 
         Returns
         -------
@@ -123,7 +122,7 @@ class BasePartialLabelClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMe
         """
         start = time.monotonic()
         if hasattr(self, "run_"):
-            del self.run_  # read from a folder by from_run; this fit replaces it
+            del self.run_  # the folder that from_run opened; this fit replaces it
         ids = None
         if votes is not None:
             check_alone_with_votes(y, prior)
@@ -168,24 +167,27 @@ class BasePartialLabelClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMe
             config = replace(config, ensemble=ensemble)
             about_votes = {"people": annotators, "rule": "votes"}
         self.result_ = self._train(data, config)
-        self._metadata = {
+        self._metadata = {**self._describe_fit(checksum, time.monotonic() - start), **about_votes}
+        self.annotators_ = about_votes.get("people", {}).get("annotators", [])
+        self.accuracy_ = self.result_.accuracy
+        self._set_fitted_attributes(self.result_.model, self.result_.purified, self.result_.training)
+        return self
+
+    def _describe_fit(self, checksum: str, seconds: float) -> dict[str, Any]:
+        """Return what run.json stores about a fit of this estimator, beyond what it stores about any fit."""
+        return {
             "file": "arrays",
             "fingerprint": checksum,
             "asked": {"oneof": __version__, "data": checksum, "train_on_gold": False},
             "warnings": [],
             "command": repr(self).split(),
-            "seconds": round(time.monotonic() - start, 1),
+            "seconds": round(seconds, 1),
             "columns": getattr(self, "columns_", {}),
             ESTIMATOR: {
                 "params": params_to_json(self.get_params(deep=False), self.result_.metadata["seed"]),
                 "labels": labels_to_json(self.classes_),
             },
-            **about_votes,
         }
-        self.annotators_ = about_votes.get("people", {}).get("annotators", [])
-        self.accuracy_ = self.result_.accuracy
-        self._set_fitted_attributes(self.result_.model, self.result_.purified, self.result_.training)
-        return self
 
     def _set_fitted_attributes(self, model: Model, purified: pa.Table, training: dict[str, Any]) -> None:
         """Set the attributes that a fit and a stored run have in common."""
@@ -200,7 +202,7 @@ class BasePartialLabelClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMe
         self.n_iter_ = int(training["epochs"])
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Return the probability of each class [n, c]: the learners' mean, by their weights."""
+        """Return the probability of each class [n, c]: the weighted mean of the learners' probabilities."""
         check_is_fitted(self)
         with single_torch_thread():
             return normalize_rows(self.model_.probabilities(self._encode_new_rows(X)))
@@ -236,8 +238,8 @@ class BasePartialLabelClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMe
     def query(self, n: int = 10) -> NDArray[np.intp]:
         """Return the indices of the n training rows to ask a person about, the most useful first.
 
-        Useful are rows whose answer is expected to correct most labels. Rows with a gold label, or decided in `oneof review`, are
-        left out. Pass the answers to `fit` as sets of one label.
+        Most useful are the rows whose answers are expected to correct most labels. Rows that have a gold label, or were decided in
+        `oneof review`, are left out. Pass the answers to `fit` as sets of one label.
         """
         check_is_fitted(self)
         if hasattr(self, "run_"):
@@ -249,7 +251,7 @@ class BasePartialLabelClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMe
         return np.asarray(order[~is_decided][: check_positive_int(n, "n")])
 
     def save(self, folder: str | Path) -> None:
-        """Write the classifier to a new folder, which `oneof clean`, `report`, `review`, `export` and `predict` take."""
+        """Write the classifier to a new folder, which `oneof clean`, `report`, `review`, `export` and `predict` read."""
         check_is_fitted(self)
         with atomic_folder(Path(folder)) as unfinished:
             if hasattr(self, "run_"):
@@ -262,9 +264,10 @@ class BasePartialLabelClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMe
     def from_run(cls, folder: str | Path) -> Self:
         """Return the classifier in a folder that `oneof fit` or `save` wrote.
 
-        From a folder of `save`, labels have the type that they had in `fit`, and parameters are as they were, but for those that
-        JSON cannot hold, such as a classifier in `learners`, which have their defaults; from one of `oneof fit`, labels are text, and the seed is the only known parameter. It predicts for a frame or an Arrow table with the columns
-        of the training table, or for features [n, d] in the order of `run_.metadata["features"]`.
+        From a folder of `save`, labels have the type that they had in `fit`, and parameters are restored, except for those that JSON cannot
+        hold, such as a classifier in `learners`, which have their defaults. From a folder of `oneof fit`, labels are text, and the seed is
+        the only known parameter. The classifier predicts for a frame or an Arrow table with the columns of the training table, or for
+        features [n, d] in the order of `run_.metadata["features"]`.
         """
         run = Run.open(folder)
         params, classes = read_stored(run.metadata.get(ESTIMATOR), run.model.classes, run.metadata["seed"])

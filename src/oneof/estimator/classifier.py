@@ -1,4 +1,4 @@
-"""PartialLabelClassifier: the scikit-learn estimator for tables."""
+"""Define PartialLabelClassifier, the scikit-learn estimator for tables."""
 
 import logging
 from dataclasses import asdict, dataclass, replace
@@ -33,39 +33,39 @@ _log = logging.getLogger(__name__)
 class PartialLabelClassifier(BasePartialLabelClassifier):
     """Classifier for rows that each have a set of candidate labels, one of which is right.
 
-    An ensemble of networks, linear models, trees and a kernel method is trained on the sets; how well each predicts held-out
-    sets decides its weight. No true label is used. Besides a classifier for new rows, `fit` gives the most probable label of
-    every training row (`transduction_`).
+    An ensemble of networks, linear models, trees and a kernel method is trained on the sets. Each is weighted by how well it predicts
+    held-out sets. No true label is used. Besides a classifier for new rows, `fit` gives the most probable label of every training
+    row (`transduction_`).
 
     Parameters
     ----------
     method : str, Method or None, default=None
         The loss that networks are trained with: a key of `oneof.METHODS`, or an instance. None: BalancedProden().
     purify : str, Pop, PopPrinted, PopRatio, PopReleased or None, default="pop"
-        How candidates that the networks have ruled out are removed during training. None: they are not.
+        The rule by which candidates that the networks find improbable are removed during training. None: they are not.
     prepurify : bool, default=True
-        Remove candidates that similar rows rule out before any network is trained.
+        Remove candidates that are improbable by similar rows before any network is trained.
     hidden_layer_sizes : tuple of int or None, default=None
         Widths of the networks' hidden layers; () for a linear model. None: two of 128.
     scaling : {"feature", "global", "root", "minmax", "none", "ranks", "both"} or None, default=None
-        How features are scaled, fitted on training rows. "global" keeps the ratio of their scales, as for principal components;
+        Scaling of the features, fitted on training rows. "global" keeps the ratio of their scales, as for principal components;
         "ranks" suits skewed ones. None: chosen on held-out sets.
     lr, weight_decay : float or None, default=None
         Learning rate and weight decay of the networks. None: 0.3 and 0.0003.
     n_estimators : int, default=5
         Number of networks in the ensemble, and of linear models; they train together.
     learners : tuple, list or None, default=None
-        Learners to combine: any of "networks", "linear", "trees" (on labels that the others find), "set_trees" (on the sets by
-        themselves), "kernel", and classifiers with scikit-learn's `fit` and `predict_proba`, pipelines included. A classifier gets the most probable label of each row as a whole number, with its
-        probability as `sample_weight`; one that takes no weights gets rows drawn with that probability. `save` writes classifiers
-        that consist of scikit-learn's own types, if skops is installed. None: the five. A learner that does not help on held-out
-        sets gets weight 0.
+        Learners to combine: any of "networks", "linear", "trees" (trained on the most probable labels by the others), "set_trees" (on the
+        sets), "kernel", and classifiers with scikit-learn's `fit` and `predict_proba`, pipelines included. A classifier is fitted on the
+        most probable label of each row as a whole number, with its probability as `sample_weight`; one that takes no weights is fitted
+        on rows drawn with that probability. `save` writes classifiers that consist of scikit-learn's own types, if skops is installed.
+        None: the five. A learner that does not help on held-out sets gets weight 0.
     quick : bool, default=False
         Give a first answer in a second or two: the kernel and 100 trees, no network.
     epochs, batch_size : int or None, default=None
         Epochs and batch size of the networks. None: by the number of rows.
     mixup : float, default=1.0
-        How far rows are mixed in training (see `oneof.Training`).
+        Strength of mixup in training, 0 for none (see `oneof.Training`).
     noise : float, default=0.0
         Standard deviation of the noise that is added to features in training (see `oneof.Training`).
     criterion : str, default="both"
@@ -75,8 +75,8 @@ class PartialLabelClassifier(BasePartialLabelClassifier):
     random_state : int, RandomState or None, default=None
         Seed of everything that is drawn. `oneof fit --seed` with the same whole number gives the same result.
     n_jobs : int or None, default=None
-        Worker processes of joblib, among which networks, kernels and trees are dealt out, each with one thread; -1: all processors. The
-        result is the same for any number. Starting them takes some seconds. None: this process, or those that torchrun or SLURM started.
+        Worker processes of joblib that fit networks, kernels and trees, each with one thread; -1: all processors. The result is the same
+        for any number. Starting them takes some seconds. None: this process, or those that torchrun or SLURM started.
     device : str, default="auto"
         Where to train: "cpu" or "cuda", the same up to rounding. "auto": the GPU, if there is one, from 20,000 rows on. Trees grow on
         the CPU, and predictions are made there.
@@ -88,18 +88,18 @@ class PartialLabelClassifier(BasePartialLabelClassifier):
     classes_ : array [c]
         The labels.
     columns_ : dict
-        What each column of a frame became, and why: `{"hue": {"use": "category", "reason": "text with 3 values"}}`. Empty for arrays.
+        How each column of a frame is used, and why: `{"hue": {"use": "category", "reason": "text with 3 values"}}`. Empty for arrays.
     candidates_ : bool array [n, c]
         The purified sets: a label is removed when every network that trained on the row removed it.
     transduction_ : array [n]
         The label of each training row: the most probable one in its purified set.
     label_distributions_ : array [n, c]
-        Probability of each label of each training row within its original set, 0 outside of it, by the networks that did not
-        train on the row (by all, where all did).
+        Probability of each label of each training row within its original set, 0 outside of it, by the models that were not trained
+        on the row (by all, where all were).
     label_probability_ : array [n]
         Probability of `transduction_`.
     accuracy_ : oneof.ensemble.accuracy.AccuracyEstimate
-        What is known about the accuracy on new rows: an interval, a bound, or that nothing was learned; and on what grounds.
+        What is known about the accuracy on new rows: an interval, a bound, or that nothing was learned; and the reason.
     annotators_ : list of dict
         How many votes each annotator gave (`votes`) and how often they seem to be right (`accuracy`); empty without votes.
     model_ : oneof.ensemble.model.Model
@@ -228,7 +228,7 @@ class PartialLabelClassifier(BasePartialLabelClassifier):
             return fit(data, config, resources)
 
     def _config(self) -> FitConfig:
-        """Return what to fit; what a parameter leaves open is chosen on held-out sets."""
+        """Return the settings of the fit; those that parameters leave open are chosen on held-out sets."""
         if self.n_estimators < 1:
             raise ValueError(f"n_estimators must be at least 1; got {self.n_estimators}.")
         network_settings = {

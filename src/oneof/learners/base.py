@@ -1,4 +1,4 @@
-"""What every learner takes and gives: the one protocol of tables, votes and pictures."""
+"""Define what every learner takes and returns: the one protocol of tables, votes and pictures."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ from oneof.training.state import Fit
 
 @dataclass(frozen=True)
 class Resources:
-    """What a fit may use. It changes nothing about the result but rounding; a deadline shortens the training."""
+    """The devices, processes, memory and time that a fit may use.
+
+    They change nothing about the result but rounding, except for a deadline, which shortens the training.
+    """
 
     # "cpu", "cuda"; "auto": the GPU, if there is one, for pictures and large tables
     device: str | torch.device = "auto"
@@ -44,7 +47,7 @@ class Resources:
 
     @property
     def maps_jobs(self) -> bool:
-        """Return whether the work on a table is mapped over `n_jobs` workers, each with one thread; a GPU is not shared so."""
+        """Return whether the work on a table is mapped over `n_jobs` workers, each with one thread; never on a GPU."""
         return self.n_jobs is not None and not self.are_ranks and torch.device(self.device).type == "cpu"
 
     @property
@@ -76,12 +79,12 @@ class Resources:
 
 @dataclass(frozen=True, eq=False)
 class WarmStart:
-    """What an earlier fit of the same rows left: learners start from it."""
+    """Results of an earlier fit of the same rows, from which learners start."""
 
     networks: tuple[NetworkConfig, ...] = ()  # settings to take as they are
     weights: Mapping[tuple[int, ...], Sequence[Mapping[str, Tensor]]] = field(default_factory=dict)  # by hidden layers
     forests: Mapping[str, Forest] = field(default_factory=dict)  # by learner; a third of the trees is grown anew
-    noisy_sets: BoolArray | None = None  # [n] sets that are not learned from; None: to be found
+    noisy_sets: BoolArray | None = None  # [n] sets that are not trained on; None: to be found
 
 
 class Context(NamedTuple):
@@ -91,7 +94,7 @@ class Context(NamedTuple):
     resources: Resources
     warm_start: WarmStart
     selection_gold: IntArray  # [n] gold labels that may choose settings; UNKNOWN elsewhere
-    evaluation_sets: BoolArray  # [n, c] by which learners are compared: the candidates, or such a gold label
+    evaluation_sets: BoolArray  # [n, c] by which learners are compared: the candidates, or the gold label for selection
 
     @property
     def criterion(self) -> str:
@@ -100,7 +103,7 @@ class Context(NamedTuple):
 
 
 class Targets(NamedTuple):
-    """What is learned: labels that may be right, and how probable each is."""
+    """The targets of a learner: the candidate sets, and how probable each candidate is."""
 
     sets: BoolArray  # [n, c]
     soft_labels: FloatArray  # [n, c] a distribution over each row's set
@@ -117,7 +120,7 @@ class Targets(NamedTuple):
 
     @property
     def confidence(self) -> FloatArray:
-        """Return its probability [n], rounded, since a tree would tell the last bits of a sum apart."""
+        """Return the probability of that label [n], rounded, so that trees do not depend on the last bits of a sum."""
         return np.asarray(self.soft_labels.max(1).round(3))
 
 
@@ -139,12 +142,12 @@ class Predictions(NamedTuple):
 
     @classmethod
     def uninformative(cls, n: int, c: int) -> Predictions:
-        """Return predictions that find every label equally likely, by no model at all."""
+        """Return predictions that give every label the same probability, where there is no model."""
         uniform = np.full((n, c), 1 / c, dtype=np.float32)
         return cls(uniform, np.zeros(n, dtype=bool), np.ones((n, c), dtype=np.float32))
 
     def mask_unobserved(self, observed: BoolArray) -> Predictions:
-        """Return the predictions with every label equally likely in rows [n] where there was nothing to see."""
+        """Return the predictions with uniform probabilities in rows [n] that are not observed."""
         uniform = np.float32(1 / self.mean.shape[1])
         mean = np.where(observed[:, None], self.mean, uniform)
         top_share = np.where(observed[:, None], self.top_share, uniform)
@@ -164,7 +167,7 @@ class FittedLearner(NamedTuple):
 
 
 class Learner(Protocol):
-    """What NetworkLearner, ImageLearner, TreeLearner and SklearnLearner have in common.
+    """A learner that can be fitted: NetworkLearner, ImageLearner, TreeLearner or SklearnLearner.
 
     The kernel is fitted by `oneof.learners.kernel_ensemble.fit_kernels`, since it also ranks the scalings.
     """
@@ -172,3 +175,12 @@ class Learner(Protocol):
     def fit(self, data: Dataset, targets: Targets, context: Context) -> FittedLearner:
         """Fit on the rows of `data` with these targets, every row held out by some model."""
         ...
+
+
+def trained_networks(learners: Sequence[FittedLearner]) -> list[Fit]:
+    """Return the trainings of those learners that are networks."""
+    trained = []
+    for learner in learners:
+        if learner.training is not None:
+            trained.append(learner.training)
+    return trained

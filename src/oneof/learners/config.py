@@ -1,4 +1,4 @@
-"""What a fit tries: learners, scalings of the features, networks and how they are trained."""
+"""Configure a fit: its learners, scalings of the features, networks and their training; and check what a user gives for them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MAX_CELL_EPOCHS = 150_000_000  # rows x classes x epochs, likewise
 MAX_BATCH = 256  # of large tables: with larger ones, 100,000 rows gave a worse model than 30,000, in as much time
 MAX_HIDDEN_COLUMNS = 4096  # above which networks have no hidden layers
 VIEWS = {"upright": "upright", "natural": "pop", "none": "plain"}
-"""How pictures may be varied in training, and the recipe of `oneof.data.augment` for it."""
+"""Augmentations of pictures by name, each with its recipe in `oneof.data.augment`."""
 
 
 class NetworkConfig(NamedTuple):
@@ -45,7 +45,7 @@ class TreesConfig:
 
     count: int = 150  # fewer above 50 classes, down to a third, since the cost grows with their number
     folds: int = 10  # each is held out by a tenth of the trees
-    trial_folds: int = 3  # after which trees that do not help are given up
+    trial_folds: int = 3  # after which no more trees are grown if they get no weight
     max_rows: int = 20_000  # that a tree is grown on
     max_cells: int = 2_000_000  # rows x classes above which no trees are grown
 
@@ -90,14 +90,14 @@ class EnsembleConfig:
     mixup: float = 1.0  # alpha of the Beta distribution of mixing weights; 0: no mixup
     noise: float = 0.0  # standard deviation of noise on the scaled features
     batch_size: int | None = None  # None: by the number of rows
-    n_scalings: int = 2  # best ones, which networks are trained with
-    max_kernel_rows: int = 5000  # of a larger table the kernel is fitted on a sample
+    n_scalings: int = 2  # number of best scalings, with which networks are trained in turn
+    max_kernel_rows: int = 5000  # on a larger table the kernel is fitted on a sample
     n_networks: int = 5  # and as many linear models
     n_folds: int | None = 5  # each row is held out by the networks of one fold; None: as many as there are networks
     epochs: int | None = None  # None: 30, fewer for more than 40,000 rows or 5,000,000 cells [n, c]
 
     def with_overrides(self, setting: Mapping[str, Any]) -> EnsembleConfig:
-        """Return the config with the settings that are given; None leaves a setting to the search.
+        """Return the config with these settings; None leaves a setting as it is.
 
         >>> EnsembleConfig().with_overrides({"hidden": [64], "lr": 0.1, "scaling": None}).hidden
         (64,)
@@ -132,9 +132,9 @@ class EnsembleConfig:
         return replace(self, batch_size=self.batch_size or even_batch, epochs=epochs)
 
     def for_width(self, d: int) -> EnsembleConfig:
-        """Return the config for d columns: of very many, the default trains linear models alone.
+        """Return the config for d columns; with very many, the default has no networks with hidden layers.
 
-        With more columns than rows a hidden layer takes most of the time, and linear models predict as well. Learners that the user names stay.
+        There a hidden layer takes most of the time, and linear models predict as well. Learners that the user names are kept.
 
         >>> EnsembleConfig().for_width(10_000).learners
         ('linear', 'trees', 'set_trees', 'kernel')
@@ -144,7 +144,7 @@ class EnsembleConfig:
         return replace(self, learners=tuple(name for name in LEARNERS if name != "networks"))
 
     def sampled_rows(self, n: int) -> dict[str, int]:
-        """Return how many of n rows the learners are fitted on that see a sample only.
+        """Return on how many of n rows each learner is fitted that is fitted on a sample only.
 
         >>> EnsembleConfig().sampled_rows(10_000)
         {'kernel': 5000}
@@ -154,25 +154,29 @@ class EnsembleConfig:
             "set_trees": self.set_trees.trees.max_rows,
             "kernel": self.max_kernel_rows,
         }
-        return {name: limit for name, limit in limits.items() if limit < n}
+        sampled = {}
+        for name, limit in limits.items():
+            if limit < n:
+                sampled[name] = limit
+        return sampled
 
     def for_prior(self) -> EnsembleConfig:
-        """Return the config for counts or probabilities as a prior: learners weigh it, and nothing is removed from the sets.
+        """Return the config for counts or probabilities as a prior: nothing is removed from the sets.
 
-        The kernel is fitted on each row's prior, not on labels that rounds of regression resolved: through these a row's prior would come back in
-        predictions that are meant to be held out, and they would seem to agree with it.
+        The kernel is fitted on the rows' priors, without rounds that resolve labels: the labels of other rows would carry a row's own prior
+        into its held-out predictions, which would then seem to confirm it.
         """
         kernel = replace(self.kernel or KernelConfig(), rounds=0)
         return replace(self, kernel=kernel, margin=math.inf, purify=None)
 
     def without_networks(self) -> EnsembleConfig:
-        """Return the config of a first answer in seconds: the kernel and fewer trees."""
+        """Return the config of a quick fit, which takes seconds: the kernel and fewer trees."""
         return replace(self, learners=("kernel", "trees"), trees=replace(self.trees, count=100))
 
 
 @dataclass(frozen=True)
 class ImageConfig:
-    """How networks are trained on pictures."""
+    """Settings of networks on pictures."""
 
     network: str | None = None  # a name or a file of `network_to_train`; None: by size and device
     views: str = "upright"  # a key of VIEWS
@@ -187,7 +191,7 @@ class ImageConfig:
 
 @dataclass(frozen=True)
 class FitConfig:
-    """Everything that determines the result of a fit, beside the data."""
+    """Everything except the data that determines the result of a fit."""
 
     ensemble: EnsembleConfig = EnsembleConfig()
     images: ImageConfig = ImageConfig()
@@ -215,7 +219,9 @@ def make_ensemble_config(
         config = replace(config, method=check_method(method))
     if learners is not None:
         config = replace(config, learners=check_learners(learners))
-    return config.without_networks() if quick else config
+    if quick:
+        return config.without_networks()
+    return config
 
 
 def check_method(method: str | Method) -> Method:
@@ -244,7 +250,10 @@ def check_classifier(classifier: Any) -> None:
     if isinstance(classifier, type):
         name = classifier.__name__
         raise ValueError(f"learners must be instances; got the class {name}. Write {name}().")
-    missing = [method for method in ("fit", "predict_proba", "get_params") if not hasattr(classifier, method)]
+    missing = []
+    for method in ("fit", "predict_proba", "get_params"):
+        if not hasattr(classifier, method):
+            missing.append(method)
     if not missing:
         return
     remedy = ""

@@ -1,12 +1,13 @@
-"""Kernel ridge regression on candidate weights, with leave-one-out predictions in closed form.
+"""Weight the candidates of each row by kernel ridge regression on all other rows.
 
 A network that is evaluated on a row it was trained on reproduces that row's target. For kernel ridge regression the prediction of the
-model fitted without the row is known in closed form, so that candidates can be weighted by it, round after round, in seconds.
+model fitted without the row is known in closed form (`oneof.learners.smoother`), so that candidates can be weighted by it, round after
+round, in seconds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any, NamedTuple
@@ -14,22 +15,35 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.linalg import cholesky, solve_triangular
 from scipy.sparse import csr_array
 from torch import Tensor
 
+from oneof.learners.smoother import (
+    CPU_BLOCK,
+    KernelModel,
+    RidgeSmoother,
+    absolute_gamma,
+    fit_smoother,
+    mean_squared_norm,
+    similarities_at,
+    similarity_matrix,
+    solve_smoother,
+    squared_distances,
+)
 from oneof.training.parallel import Map, map_here
 
 FloatArray = NDArray[np.floating[Any]]
 BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.intp]
 
-CPU_BLOCK = 512  # rows per block: fits in a processor's cache
-GPU_BLOCK = 2**16  # rows per block that keep a GPU busy
 INFLUENCE_SAMPLE = 5000  # rows from which `influence` estimates how densely the rows lie
-GAMMAS = (1.0, 3.0)  # values of `relative_gamma` that are tried beside that of the config
+GAMMAS = (1.0, 3.0)  # values of `relative_gamma` that are tried in addition to that of the config
 GAMMA_SAMPLE = 1500  # rows by which gamma is chosen
 MIN_GAMMA_GAIN = 0.06  # in the mean log-likelihood of the sets, below which the gamma of the config is kept
+MIN_SHARE = 1e-4  # of a label in `_positive_shares`, so that the likelihood of a set is not 0
+SMOOTHING = 1e-3  # added to the weight of every candidate after the round of `_likelihood_after_one_round`
+# If the mask has more cells than this per candidate, products with the listed candidates alone are faster than dense ones.
+SPARSE_FACTOR = 20
 
 
 @dataclass(frozen=True)
@@ -43,7 +57,8 @@ class KernelConfig:
     The kernel is restricted to the span of a few landmark rows (Nyström), so that the cost grows linearly in n.
     """
 
-    relative_gamma: float = 0.3  # `with_best_gamma` takes a larger one where the sets are clearly likelier
+    # The inverse squared bandwidth of the kernel. `with_best_gamma` takes a larger one where the sets are clearly likelier under it.
+    relative_gamma: float = 0.3
     ridge: float = 0.1
     inverse_temperature: float = 6.0  # a
     balance: float = 0.5  # b; 0 turns it off
@@ -52,26 +67,6 @@ class KernelConfig:
 
 
 DEFAULT_KERNEL = KernelConfig()
-
-
-class KernelModel(NamedTuple):
-    """A fitted kernel ridge regression."""
-
-    landmarks: FloatArray  # [m, d]
-    coefficients: FloatArray  # [m, c]
-    mean: FloatArray  # [c]
-    gamma: float
-
-    def __call__(self, x: FloatArray | Tensor) -> FloatArray:
-        """Return scores [n, c] of rows x [n, d], scaled as the landmarks are; a tensor is processed on its device."""
-        rows = torch.as_tensor(x)
-        landmarks = torch.as_tensor(self.landmarks).to(rows)
-        coefficients = torch.as_tensor(self.coefficients).to(rows)
-        mean = torch.as_tensor(self.mean).to(rows)
-        scores = []
-        for similarities in _similarity_blocks(rows, landmarks, self.gamma):
-            scores.append(similarities @ coefficients + mean)
-        return torch.cat(scores).cpu().numpy()
 
 
 class KernelScores(NamedTuple):
@@ -92,7 +87,7 @@ def leave_one_out_scores(
     seed: int = 0,
     groups: Any = None,
 ) -> KernelScores:
-    """Weight the candidates of each row by regression on all other rows.
+    """Return the weight of each candidate by regression on all other rows, with the scores of all labels and the model.
 
     Parameters
     ----------
@@ -117,19 +112,28 @@ def leave_one_out_scores(
     n = len(x)
     order = np.random.default_rng(seed).permutation(n)
     sample = np.sort(order[:max_rows])
+    sample_prior = None
+    if log_prior is not None:
+        sample_prior = log_prior[sample]
+    sample_groups = None
+    if groups is not None:
+        sample_groups = np.asarray(groups)[sample]
+
     landmarks = _take_rows(x, order[: config.landmarks])
-    smoother = _fit_smoother(_take_rows(x, sample), landmarks, config.ridge, config.relative_gamma, x)
-    sample_prior = None if log_prior is None else log_prior[sample]
+    gamma = absolute_gamma(config.relative_gamma, x)
+    smoother = fit_smoother(_take_rows(x, sample), landmarks, config.ridge, gamma)
     weights, last_targets = _iterate_weights(smoother, candidates[sample], sample_prior, config)
-    label_mass = last_targets.mean(0)
-    model = _fit_model(smoother, last_targets)
-    sample_groups = None if groups is None else np.asarray(groups)[sample]
-    sample_scores = _leave_one_out(smoother, last_targets, sample_groups)
+    model = smoother.model(last_targets)
+    sample_scores = smoother.leave_one_out(last_targets, sample_groups)
     if len(sample) == n:
         return KernelScores(weights, sample_scores, model)
+
     scores = model(x)
     scores[sample] = sample_scores
-    device = x.device if isinstance(x, Tensor) else None
+    label_mass = last_targets.mean(0)
+    device = None
+    if isinstance(x, Tensor):
+        device = x.device
     weights = _weights_outside_sample(scores, candidates, log_prior, label_mass, config, device)
     return KernelScores(weights, scores, model)
 
@@ -153,14 +157,16 @@ def with_best_gamma(
     sample = _take_rows(x, rows).astype(np.float64)
     sample_sets = candidates[rows]
     landmarks = _take_rows(x, order[: min(config.landmarks, GAMMA_SAMPLE)]).astype(np.float64)
-    distances = _squared_distances(sample, landmarks)  # once: of many columns they take most of the time
-    among_landmarks = _squared_distances(landmarks, landmarks)
-    squared_norm = _mean_squared_norm(x)
+    distances = squared_distances(
+        sample, landmarks
+    )  # once for all gammas: with many columns they take most of the time
+    among_landmarks = squared_distances(landmarks, landmarks)
+    squared_norm = mean_squared_norm(x)
     likelihood = {}
     for relative_gamma in (config.relative_gamma, *GAMMAS):
         gamma = relative_gamma / squared_norm
-        smoother = _solve_smoother(
-            _similarities(distances, gamma), _similarities(among_landmarks, gamma), config.ridge, landmarks, gamma
+        smoother = solve_smoother(
+            similarities_at(distances, gamma), similarities_at(among_landmarks, gamma), config.ridge, landmarks, gamma
         )
         likelihood[relative_gamma] = _likelihood_after_one_round(smoother, sample_sets)
     best = max(likelihood, key=likelihood.__getitem__)
@@ -172,15 +178,15 @@ def with_best_gamma(
 def _likelihood_after_one_round(smoother: RidgeSmoother, candidates: BoolArray) -> float:
     """Return the mean log of the mass that leave-one-out predictions put on the sets [n, c]."""
     targets = candidates / candidates.sum(1, keepdims=True)
-    weights = _positive_shares(_leave_one_out(smoother, targets)) * candidates + 1e-3 * candidates
+    weights = _positive_shares(smoother.leave_one_out(targets)) * candidates + SMOOTHING * candidates
     targets = weights / weights.sum(1, keepdims=True)
-    mass = (_positive_shares(_leave_one_out(smoother, targets)) * candidates).sum(1)
+    mass = (_positive_shares(smoother.leave_one_out(targets)) * candidates).sum(1)
     return float(np.log(mass).mean())
 
 
 def _positive_shares(scores: FloatArray) -> FloatArray:
-    """Return scores [n, c] without negative values, as shares that sum to one."""
-    positive = np.maximum(scores, 1e-4)
+    """Return scores [n, c] as positive shares that sum to one in each row."""
+    positive = np.maximum(scores, MIN_SHARE)
     return np.asarray(positive / positive.sum(1, keepdims=True))
 
 
@@ -219,8 +225,8 @@ def cross_fit_scores(
     n, c = candidates.shape
     order = np.random.default_rng(seed).permutation(n)
     landmark_rows = order[: config.landmarks]
-    gamma = _absolute_gamma(config.relative_gamma, x)
-    similarities = _similarity_matrix(x, x[landmark_rows], gamma)
+    gamma = absolute_gamma(config.relative_gamma, x)
+    similarities = similarity_matrix(x, x[landmark_rows], gamma)
     shared = _CrossFit(similarities, x[landmark_rows], landmark_rows, candidates, gamma, config)
     held_out = np.array_split(order, min(folds, n))
     scores = np.zeros((n, 2 * c))
@@ -230,19 +236,19 @@ def cross_fit_scores(
 
 
 def _score_fold(shared: _CrossFit, fold: IntArray) -> FloatArray:
-    """Return the scores [k, 2c] of the rows of a fold by regression on all others: from resolved weights, then from raw sets."""
+    """Return the scores of the rows of a fold by regression on all others: from resolved weights and from raw sets, side by side [k, 2c]."""
     n, c = shared.candidates.shape
     rest = np.setdiff1d(np.arange(n), fold)
     if len(rest) == 0:
         return np.zeros((len(fold), 2 * c))
     among_landmarks = shared.similarities[shared.landmark_rows]
-    smoother = _solve_smoother(
+    smoother = solve_smoother(
         shared.similarities[rest], among_landmarks, shared.config.ridge, shared.landmarks, shared.gamma
     )
     sets = shared.candidates[rest]
     _, resolved_targets = _iterate_weights(smoother, sets, None, shared.config)
     uniform_targets = sets / sets.sum(1, keepdims=True)
-    model = _fit_model(smoother, np.hstack([resolved_targets, uniform_targets]))
+    model = smoother.model(np.hstack([resolved_targets, uniform_targets]))
     return np.asarray(shared.similarities[fold] @ model.coefficients + model.mean)
 
 
@@ -251,13 +257,14 @@ def leave_one_out_regression(
 ) -> Callable[[float, FloatArray], FloatArray]:
     """Return a function (ridge, targets [n, c]) -> leave-one-out predictions [n, c] for rows x [n, d]."""
     landmarks = x[np.random.default_rng(seed).permutation(len(x))[: config.landmarks]]
+    gamma = absolute_gamma(config.relative_gamma, x)
 
     @cache
     def smoother_for(ridge: float) -> RidgeSmoother:
-        return _fit_smoother(x, landmarks, ridge, config.relative_gamma, x)
+        return fit_smoother(x, landmarks, ridge, gamma)
 
     def predict(ridge: float, targets: FloatArray) -> FloatArray:
-        return _leave_one_out(smoother_for(ridge), targets)
+        return smoother_for(ridge).leave_one_out(targets)
 
     return predict
 
@@ -267,95 +274,19 @@ def influence(x: FloatArray, rows: IntArray, config: KernelConfig = DEFAULT_KERN
     order = np.random.default_rng(seed).permutation(len(x))
     sample = x[order[:INFLUENCE_SAMPLE]]
     landmarks = x[order[: config.landmarks]]
-    sampled_share = len(sample) / len(x)  # the rows outside the sample are assumed to lie as those inside
-    smoother = _fit_smoother(sample, landmarks, sampled_share * config.ridge, config.relative_gamma, x)
-    similarities = _similarity_matrix(x[rows], landmarks, smoother.gamma)
-    left = solve_triangular(smoother.upper, similarities.T, trans="T").T.astype(np.float32)
+    sampled_share = len(sample) / len(x)  # rows outside the sample are assumed to be distributed as those inside
+    gamma = absolute_gamma(config.relative_gamma, x)
+    smoother = fit_smoother(sample, landmarks, sampled_share * config.ridge, gamma)
+    left = smoother.left_of(similarity_matrix(x[rows], landmarks, gamma)).astype(np.float32)
     hat = sampled_share * (left @ left.T)
     return np.asarray(hat / (1 - hat.diagonal().clip(max=1 - 1e-6))[:, None])
 
 
-class RidgeSmoother(NamedTuple):
-    """A ridge regression on n rows as a linear smoother: fitted values are H y with H = left left^T."""
-
-    left: FloatArray  # [n, m]
-    upper: FloatArray  # [m, m] Cholesky factor of the normal equations
-    landmarks: FloatArray  # [m, d]
-    gamma: float
-
-    @property
-    def leverage(self) -> FloatArray:
-        """Return the share of each fitted value that is the row's own target, [n, 1]."""
-        return np.asarray(np.minimum((self.left**2).sum(1, keepdims=True), 1 - 1e-6))
-
-
 def _take_rows(x: FloatArray | Tensor, rows: IntArray) -> FloatArray:
+    """Return some rows as an array, also from a tensor on a device."""
     if isinstance(x, Tensor):
         return x[torch.as_tensor(rows, device=x.device)].cpu().numpy()
     return x[rows]
-
-
-def _absolute_gamma(relative_gamma: float, x: FloatArray | Tensor) -> float:
-    """Return gamma of the kernel, which is relative to the mean squared norm of the rows."""
-    return relative_gamma / _mean_squared_norm(x)
-
-
-def _mean_squared_norm(x: FloatArray | Tensor) -> float:
-    return max(float((x * x).sum(1).mean()), 1e-12)
-
-
-def _fit_smoother(
-    x: FloatArray, landmarks: FloatArray, ridge: float, relative_gamma: float, all_rows: FloatArray | Tensor
-) -> RidgeSmoother:
-    gamma = _absolute_gamma(relative_gamma, all_rows)
-    similarities = _similarity_matrix(x, landmarks, gamma)
-    among_landmarks = _similarity_matrix(landmarks, landmarks, gamma)
-    return _solve_smoother(similarities, among_landmarks, ridge, landmarks, gamma)
-
-
-def _solve_smoother(
-    similarities: FloatArray, among_landmarks: FloatArray, ridge: float, landmarks: FloatArray, gamma: float
-) -> RidgeSmoother:
-    """Factorise the normal equations, given similarities to the landmarks of rows [n, m] and among themselves [m, m]."""
-    normal = similarities.T @ similarities + ridge * among_landmarks
-    normal[np.diag_indices(len(normal))] += 1e-9 * np.trace(normal)  # landmarks may coincide
-    upper = cholesky(normal)
-    left = solve_triangular(upper, similarities.T, trans="T").T
-    return RidgeSmoother(left, upper, landmarks, gamma)
-
-
-def _fit_model(smoother: RidgeSmoother, targets: FloatArray) -> KernelModel:
-    mean = targets.mean(0)
-    coefficients = solve_triangular(smoother.upper, smoother.left.T @ (targets - mean))
-    return KernelModel(smoother.landmarks, coefficients, mean, smoother.gamma)
-
-
-def _similarity_matrix(a: FloatArray, b: FloatArray, gamma: float) -> FloatArray:
-    blocks = list(_similarity_blocks(torch.as_tensor(a), torch.as_tensor(b), gamma))
-    return torch.cat(blocks).numpy()
-
-
-def _squared_distances(a: FloatArray, b: FloatArray) -> Tensor:
-    return torch.cat(list(_distance_blocks(torch.as_tensor(a), torch.as_tensor(b))))
-
-
-def _similarities(squared_distances: Tensor, gamma: float) -> FloatArray:
-    return (squared_distances * -gamma).exp_().numpy()
-
-
-def _similarity_blocks(a: Tensor, b: Tensor, gamma: float) -> Iterator[Tensor]:
-    """Yield exp(-gamma |a - b|^2) for blocks of rows of a, computed in place: memory traffic dominates the cost."""
-    for distances in _distance_blocks(a, b):
-        yield distances.mul_(-gamma).exp_()
-
-
-def _distance_blocks(a: Tensor, b: Tensor) -> Iterator[Tensor]:
-    """Yield |a - b|^2 for blocks of rows of a."""
-    squared_norms = (b * b).sum(1)
-    block_size = CPU_BLOCK if a.device.type == "cpu" else GPU_BLOCK
-    for block in torch.split(a, block_size):
-        distances = torch.addmm((block * block).sum(1)[:, None] + squared_norms, block, b.T, alpha=-2)
-        yield distances.clamp_min_(0)
 
 
 class _CandidateList(NamedTuple):
@@ -369,9 +300,12 @@ class _CandidateList(NamedTuple):
 
     @classmethod
     def from_mask(cls, candidates: BoolArray, log_prior: FloatArray | None) -> _CandidateList:
+        """Return the candidates of a mask [n, c], with their log priors [n, c]."""
         row, label = np.nonzero(candidates)
         first = np.searchsorted(row, np.arange(len(candidates)))
-        listed_prior = 0.0 if log_prior is None else log_prior[candidates]
+        listed_prior: FloatArray | float = 0.0
+        if log_prior is not None:
+            listed_prior = log_prior[candidates]
         return cls(candidates.shape, row, label, first, listed_prior)
 
     def softmax(self, logits: FloatArray) -> FloatArray:
@@ -410,7 +344,7 @@ def _iterate_weights(
 
 def _smooth_candidates(left: FloatArray, listed: _CandidateList, weights: FloatArray) -> FloatArray:
     """Return H w at the listed candidates; if they are few among many classes, only these entries are computed."""
-    if 20 * len(weights) > np.prod(listed.shape):
+    if SPARSE_FACTOR * len(weights) > np.prod(listed.shape):
         dense = listed.to_dense(weights).astype(left.dtype)
         return np.asarray((left @ (left.T @ dense))[listed.row, listed.label])
     shape = (listed.shape[1], listed.shape[0])
@@ -423,13 +357,14 @@ def _smooth_candidates(left: FloatArray, listed: _CandidateList, weights: FloatA
 
 
 def _label_penalty(label_mass: FloatArray, config: KernelConfig) -> FloatArray:
-    """Return b log m_j, which is subtracted from the scores of frequent labels, [c]."""
+    """Return b log m_j [c], which is subtracted from the scaled scores."""
     return config.balance * np.log(np.maximum(label_mass, 1e-4))
 
 
 def _weights_from_scores(
     scores: FloatArray, listed: _CandidateList, label_mass: FloatArray, config: KernelConfig
 ) -> FloatArray:
+    """Return the weights of the listed candidates by the rule of `KernelConfig`, from their scores."""
     penalty = _label_penalty(label_mass, config)[listed.label]
     return listed.softmax(config.inverse_temperature * scores - penalty + listed.log_prior)
 
@@ -447,24 +382,10 @@ def _weights_outside_sample(
         listed = _CandidateList.from_mask(candidates, log_prior)
         weights = _weights_from_scores(scores[listed.row, listed.label], listed, label_mass, config)
         return listed.to_dense(weights)
-    penalty = _label_penalty(label_mass, config) - (0.0 if log_prior is None else log_prior)
-    logits = config.inverse_temperature * torch.as_tensor(scores, device=device) - torch.as_tensor(
-        penalty, device=device
-    )
+    penalty = _label_penalty(label_mass, config)
+    if log_prior is not None:
+        penalty = penalty - log_prior
+    scaled_scores = config.inverse_temperature * torch.as_tensor(scores, device=device)
+    logits = scaled_scores - torch.as_tensor(penalty, device=device)
     mask = torch.as_tensor(candidates, device=device)
     return logits.masked_fill(~mask, -torch.inf).softmax(1).cpu().numpy()
-
-
-def _leave_one_out(smoother: RidgeSmoother, targets: FloatArray, groups: NDArray[Any] | None = None) -> FloatArray:
-    """Return predictions [n, c] of the targets by the regression on all other rows, or on all other groups [n]."""
-    centred = targets - targets.mean(0)
-    residuals = centred - smoother.left @ (smoother.left.T @ centred)
-    if groups is None:
-        return np.asarray(targets - residuals / (1 - smoother.leverage))
-    _, group_of_row, sizes = np.unique(groups, return_inverse=True, return_counts=True)
-    rows_by_group = np.argsort(group_of_row, kind="stable")
-    for rows in np.split(rows_by_group, np.cumsum(sizes)[:-1]):
-        identity = np.eye(len(rows))
-        matrix = identity - smoother.left[rows] @ smoother.left[rows].T
-        residuals[rows] = np.linalg.solve(matrix + 1e-6 * identity, residuals[rows])
-    return np.asarray(targets - residuals)

@@ -17,12 +17,12 @@ from oneof.data.with_ranks import QuantileNormalizer
 from oneof.learners.base import Context, FittedLearner, Predictions
 from oneof.learners.kernel import (
     KernelConfig,
-    KernelModel,
     KernelScores,
     leave_one_out_scores,
     with_best_gamma,
 )
 from oneof.learners.scaling import append_ranks, scale
+from oneof.learners.smoother import KernelModel
 from oneof.metrics import criteria, with_means
 from oneof.storage.rows import Row
 

@@ -37,7 +37,7 @@ MIN_EPOCHS = 5  # a network that was trained for fewer predicts too poorly to be
 
 
 class TrainingInputs(NamedTuple):
-    """What all networks of a fit are trained with."""
+    """Inputs and settings that all networks of a fit have in common."""
 
     sets: BoolArray  # [n, c]
     prior: FloatArray | None  # [n, c]

@@ -1,10 +1,10 @@
-r"""Trees that learn from candidate sets by themselves: rounds of regression forests, each on the soft labels of the round before.
+r"""Grow trees on candidate sets without other learners: rounds of regression forests, each on the soft labels of the round before.
 
     w_ij  <-  exp(a g_ij) / m_j^b  on S_i, normalised;     m_j = mean_i w_ij
     g = prediction of w by the trees that were not grown on row i
 
-This is the rule of `oneof.learners.kernel`, with trees in place of the kernel. Trees ignore columns that tell nothing, and the unit and the
-skew of the others, where distances do not, so the two go wrong on different tables.
+This is the rule of `oneof.learners.kernel`, with trees in place of the kernel. Unlike distances, trees ignore uninformative columns, and the
+unit and skew of the others, so the two fail on different tables.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from oneof.learners.trees import GrownTrees, fit_regression_forest, grow_on_soft
 
 @dataclass(frozen=True)
 class GrowOnSets:
-    """Weighs the candidates of the given rows by rounds of forests, then grows trees on the soft labels that result.
+    """Weights the candidates of some rows by rounds of forests, then grows trees on the resulting soft labels.
 
     `oneof.learners.trees.TreeLearner` calls it for each fold with the other rows, so that the sets of the fold have no influence on the
     trees that predict it, not even through the soft labels of other rows.
@@ -34,7 +34,7 @@ class GrowOnSets:
     def __call__(
         self, x: NDArray[np.float32], targets: Targets, n_trees: int, seed: int, n_jobs: int | None = None
     ) -> GrownTrees:
-        """Grow trees for features x [n, d] with the sets of the targets; their soft labels are not used."""
+        """Return trees grown on features x [n, d] and the sets of the targets, whose soft labels are not used."""
         soft_labels = weigh_candidates(x, targets.sets, self.config, seed, n_jobs)
         return grow_on_soft_labels(x, Targets(targets.sets, soft_labels), n_trees, seed, n_jobs)
 

@@ -35,7 +35,7 @@ class Observer(Protocol):
     def add(self, logits: Tensor, candidates: Tensor, at: Tensor, last: Tensor | None) -> None: ...
 
 
-class Rows(NamedTuple):
+class BatchRows(NamedTuple):
     """The rows of a batch."""
 
     at: Tensor  # [b] row numbers, on the device of the tables
@@ -334,12 +334,12 @@ class CandidateLoss(TableModule):
             raise ValueError(f"{name} needs {count} views; got {len(views)}.")
         return _with_view_axis(features), views
 
-    def _rows(self, at: Tensor) -> Rows:
+    def _rows(self, at: Tensor) -> BatchRows:
         """Gather the rows of a batch."""
         log_prior = None
         if "log_prior" in self.tables:
             log_prior = self.tables["log_prior"].index_select(0, at)
-        return Rows(
+        return BatchRows(
             at=at,
             candidates=self.candidates.index_select(0, at),
             memory=tree_map(lambda table: table.index_select(0, at), self.memory),
@@ -361,7 +361,7 @@ class CandidateLoss(TableModule):
             self._count_rows(len(at))
         return losses
 
-    def _loss(self, logits: Tensor, rows: Rows, remembers: bool) -> Tensor:
+    def _loss(self, logits: Tensor, rows: BatchRows, remembers: bool) -> Tensor:
         """Return the loss [b] of a method that has `loss` and `update`."""
         loss = self.method.loss(logits, rows.candidates, rows.memory)
         if logits.dim() == 3:
@@ -371,7 +371,7 @@ class CandidateLoss(TableModule):
                 self._update(logits.detach(), rows)
         return loss
 
-    def _update(self, logits: Tensor, rows: Rows) -> None:
+    def _update(self, logits: Tensor, rows: BatchRows) -> None:
         if logits.dim() == 3:
             logits = logits[0]
         weighed = logits
@@ -381,7 +381,7 @@ class CandidateLoss(TableModule):
         self._remember(logits, rows, memory)
 
     def _step(
-        self, logits: Tensor, rows: Rows, remembers: bool, features: Any, views: Any, autocast: Autocast
+        self, logits: Tensor, rows: BatchRows, remembers: bool, features: Any, views: Any, autocast: Autocast
     ) -> Tensor:
         """Return the loss [b] of a method that has a `step`, with an axis of one trial as in `oneof.fit`."""
         net: GivenLogits | GivenOutputs = GivenLogits()
@@ -431,13 +431,13 @@ class CandidateLoss(TableModule):
         return GivenOutputs(module, outputs, autocast)
 
     @torch.no_grad()
-    def _remember_step(self, logits: Tensor, rows: Rows, memory: Memory, shared: tuple[Tensor, ...]) -> None:
+    def _remember_step(self, logits: Tensor, rows: BatchRows, memory: Memory, shared: tuple[Tensor, ...]) -> None:
         if not self.after_step:
             self._remember(logits, rows, memory)
         for name, table in zip(self._shared_names, shared, strict=True):
             self.tables[name] = table.detach()
 
-    def _remember(self, logits: Tensor, rows: Rows, memory: Memory) -> None:
+    def _remember(self, logits: Tensor, rows: BatchRows, memory: Memory) -> None:
         """Write the memory of a batch, and show its logits [b, c] to the purifier."""
         observer = self.observer
         is_observing = observer is not None and observer.is_observing()
@@ -450,7 +450,7 @@ class CandidateLoss(TableModule):
         if observer is not None and is_observing:
             self._show(observer, logits, rows, last)
 
-    def _show(self, observer: Observer, logits: Tensor, rows: Rows, last: Tensor | None) -> None:
+    def _show(self, observer: Observer, logits: Tensor, rows: BatchRows, last: Tensor | None) -> None:
         """Show logits [b, c], weighed by the prior, to the purifier."""
         if rows.log_prior is not None:
             logits = logits + rows.log_prior

@@ -27,7 +27,7 @@ class LeNet:
     def __call__(self, shape: tuple[int, ...], classes: int) -> Classifier:
         channels, height, width = check_images("LeNet", shape)
         n_features = 50 * (height // 4) * (width // 4)
-        body = Body(  # weights are drawn in this order
+        body = LeNetBody(  # weights are drawn in this order
             *_convolution_layers(channels, 20),
             *_convolution_layers(20, 50),
             nn.Flatten(),
@@ -38,7 +38,7 @@ class LeNet:
         return Classifier(body, 500, classes)
 
 
-class Body(nn.Sequential):
+class LeNetBody(nn.Sequential):
     """The layers in their order; compiled, it computes convolutions for the four pixels of a 2x2 block at once, and pools by a maximum.
 
     On a GPU a convolution from 1 or 20 channels wastes the matrix units: cuDNN pads the channels and falls back to slow kernels. The

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from oneof.networks.classifier import Classifier
 
 
-class Affine(nn.Linear):
+class StackedLinear(nn.Linear):
     """A linear layer whose weights may have a leading axis t, and its input too: then it is t layers at once."""
 
     def forward(self, x: Tensor) -> Tensor:
@@ -35,12 +35,12 @@ class MLP:
     >>> MLP(hidden=(32, 16))((64,), 10)
     Classifier(
       (body): Sequential(
-        (0): Affine(in_features=64, out_features=32, bias=True)
+        (0): StackedLinear(in_features=64, out_features=32, bias=True)
         (1): ReLU()
-        (2): Affine(in_features=32, out_features=16, bias=True)
+        (2): StackedLinear(in_features=32, out_features=16, bias=True)
         (3): ReLU()
       )
-      (head): Affine(in_features=16, out_features=10, bias=True)
+      (head): StackedLinear(in_features=16, out_features=10, bias=True)
     )
     """
 
@@ -50,9 +50,9 @@ class MLP:
         widths = [math.prod(shape), *self.hidden]
         layers = _flatten_layers(shape)
         for before, after in itertools.pairwise(widths):
-            layers.append(Affine(before, after))
+            layers.append(StackedLinear(before, after))
             layers.append(nn.ReLU())
-        module = Classifier(nn.Sequential(*layers), widths[-1], classes, Affine)
+        module = Classifier(nn.Sequential(*layers), widths[-1], classes, StackedLinear)
         module.batched_weights = len(shape) == 1  # nn.Flatten takes no leading axis
         return module
 

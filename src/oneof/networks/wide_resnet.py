@@ -43,13 +43,13 @@ class WideResNet:
                     stride = 2  # the first block of a stage halves the image
                 layers.append(PreActivation(before, width, stride))
                 before = width
-        body = Body(*layers, nn.BatchNorm2d(width), nn.ReLU(), *pooling_layers())
+        body = WideResNetBody(*layers, nn.BatchNorm2d(width), nn.ReLU(), *pooling_layers())
         classifier = Classifier(body, width, classes)
         nn.init.zeros_(classifier.head.bias)
         return classifier
 
 
-class Body(nn.Sequential):
+class WideResNetBody(nn.Sequential):
     """The layers in their order; on CUDA, once `use_kernels` was called, kernels that compute the same function."""
 
     fused: FusedBody | None = None

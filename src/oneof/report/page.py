@@ -20,7 +20,7 @@ from oneof.report.results_section import audit_classes, audit_groups, compare_go
 from oneof.report.rows_section import embed_rows, review_queue
 from oneof.report.training_section import draw_training, list_settings
 from oneof.report.votes_section import summarise_votes, vote_matrix
-from oneof.runs.plain_labels import with_named_labels
+from oneof.runs.labels_csv import with_named_labels
 from oneof.runs.purified import lost_labels, read_purified
 
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 from markupsafe import Markup
 
 from oneof.ensemble.review_order import asking_order
-from oneof.runs.plain_labels import ordered_candidates
+from oneof.runs.labels_csv import ordered_candidates
 from oneof.runs.purified import UNKNOWN, Purified
 
 _MAX_QUEUE = 20  # rows of the queue that are listed

@@ -23,7 +23,7 @@ from oneof.review.pictures import encode_picture, find_picture
 from oneof.runs.decisions import DECISIONS, GOLD, Log, ResolvedDecision, decided_table, resolve_decisions
 from oneof.runs.explain import describe_removal, reason
 from oneof.runs.folder import Run, check_unchanged, is_unchanged
-from oneof.runs.plain_labels import id_column
+from oneof.runs.labels_csv import id_column
 
 _MIN_COLUMNS = 6  # shown by default, if fewer are texts, pictures, categories or excluded from the features
 _MAX_CHARACTERS = 2000  # of a cell
@@ -306,7 +306,7 @@ def card(run: Run, items: Items, row: int) -> dict[str, Any]:
 def _candidates(resolved: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the candidates of a row with their evidence: the chosen label first, then by decreasing probability.
 
-    Under votes every label is a candidate; those that nobody named and the models rule out come last, as not `likely`.
+    With votes every label is a candidate. Those that nobody named and that models find improbable come last, as not `likely`.
     """
     probability = dict(zip(resolved["original"], resolved["distribution"], strict=True))
     removal = {}
@@ -315,10 +315,11 @@ def _candidates(resolved: dict[str, Any]) -> list[dict[str, Any]]:
     votes = {}
     for vote in resolved.get("votes") or ():
         votes[vote["label"]] = vote["votes"]
-    likely = set(probability)
-    if "votes" in resolved:
-        likely = {label for label in probability if label in votes or probability[label] >= _MIN_LIKELY}
-        likely.add(resolved["label"])
+    likely = set()
+    for label in probability:
+        is_likely = "votes" not in resolved or label in votes or probability[label] >= _MIN_LIKELY
+        if is_likely or label == resolved["label"]:
+            likely.add(label)
 
     def position(label: str) -> tuple[bool, bool, float]:
         return label != resolved["label"], label not in likely, -probability[label]

@@ -117,6 +117,7 @@ class Review:
             return cards
 
     def _drop_expired_leases(self) -> None:
+        """Release the rows whose leases have expired."""
         now = time.monotonic()
         for row, lease in list(self.leases.items()):
             if lease.expires <= now:
@@ -131,15 +132,23 @@ class Review:
         with self.lock:
             self.log.refresh()
             unavailable = self._answered() | self.leases.keys() | self.gold.keys() | self._skips(who).keys()
-            left = [int(row) for row in self.queue if int(row) not in unavailable]
-            doubtful = [row for row in left if row in self.doubtful]
-            pool = doubtful or left
-            label_counts = Counter(self.labels[row] for row in pool)
+            left = []
+            doubtful = []
+            for row in self.queue.tolist():
+                if row in unavailable:
+                    continue
+                left.append(row)
+                if row in self.doubtful:
+                    doubtful.append(row)
+            rows_of_label: dict[str, list[int]] = {}
+            for row in doubtful or left:
+                rows_of_label.setdefault(self.labels[row], []).append(row)
+            label_counts = Counter({name: len(rows) for name, rows in rows_of_label.items()})
             if tab in self.closed_tabs or not label_counts:
                 return {"cards": [], "label": label, "labels": []}
             if label not in label_counts:
                 label, _ = label_counts.most_common(1)[0]
-            rows = [row for row in pool if self.labels[row] == label]
+            rows = rows_of_label[label]
             if doubtful:
                 probability = self.run.purified["probability"]
                 rows.sort(key=lambda row: -float(probability[row].as_py()))
@@ -194,7 +203,10 @@ class Review:
         """Return the first doubtful row, else one that was skipped once, else the first of the others; None if there is none."""
         n_doubtful = len(self.doubtful)
         doubtful = self.queue[:n_doubtful]
-        skipped_once = [row for row, times in skips.items() if times == 1]
+        skipped_once = []
+        for skipped_row, times in skips.items():
+            if times == 1:
+                skipped_once.append(skipped_row)
         others = self.queue[n_doubtful:]
         if pool == "doubtful":
             others = others[:0]
@@ -219,10 +231,13 @@ class Review:
 
     def _next_repeat(self, mine: Sequence[Decision]) -> int | None:
         """Return a row for a person to answer a second time, none of the last ones; None if there is none."""
-        repeated = {decision.row for decision in mine if decision.drawn == "repeat"}
+        unavailable = set(self.leases)
+        for decision in mine:
+            if decision.drawn == "repeat":
+                unavailable.add(decision.row)
         eligible = []
         for decision in mine[:-_REPEAT_DISTANCE]:
-            if decision.label is not None and decision.row not in repeated and decision.row not in self.leases:
+            if decision.label is not None and decision.row not in unavailable:
                 eligible.append(decision.row)
         if not eligible:
             return None
@@ -479,8 +494,12 @@ def _describe_answer(decision: Decision) -> dict[str, Any]:
 
 
 def _answered_rows(decisions: Iterable[Decision]) -> set[int]:
-    """Return the rows of the decisions that were not skipped."""
-    return {decision.row for decision in decisions if decision.kind != "skip"}
+    """Return the rows of all decisions except skips."""
+    rows = set()
+    for decision in decisions:
+        if decision.kind != "skip":
+            rows.add(decision.row)
+    return rows
 
 
 def _from_queue(row: int | None) -> tuple[int, str] | None:

@@ -19,7 +19,7 @@ from oneof.ensemble.review_order import queue_places
 from oneof.runs.decisions import DECISIONS, Log, ResolvedDecision, decided_table, resolve_decisions
 from oneof.runs.explain import explain_rows
 from oneof.runs.folder import Run, check_unchanged, is_unchanged
-from oneof.runs.plain_labels import id_column, plain_table
+from oneof.runs.labels_csv import id_column, plain_table
 from oneof.runs.purified import VoteCounts
 from oneof.storage.progress import progress_bar
 from oneof.storage.sheets import SheetWriter

@@ -258,12 +258,17 @@ def _resolve(answers: list[Decision]) -> ResolvedDecision:
             excluded.extend(answer.before)
     disputed = len(set(chosen)) > 1
     if not chosen:
-        by = tuple(answer.who for answer in answers)
-        return ResolvedDecision(None, _common_labels(sets), _distinct(excluded), by, disputed)
+        everybody = tuple(answer.who for answer in answers)
+        return ResolvedDecision(None, _common_labels(sets), _distinct(excluded), everybody, disputed)
     label = max(_distinct(chosen), key=chosen.count)  # the first of the most frequent ones
-    rejected = tuple(other for other in _distinct(excluded) if other != label)
-    by = tuple(answer.who for answer in answers if answer.label == label)
-    return ResolvedDecision(label, (label,), rejected, by, disputed)
+    rejected = list(_distinct(excluded))
+    if label in rejected:
+        rejected.remove(label)
+    by = []
+    for answer in answers:
+        if answer.label == label:
+            by.append(answer.who)
+    return ResolvedDecision(label, (label,), tuple(rejected), tuple(by), disputed)
 
 
 def _common_labels(sets: list[tuple[str, ...]]) -> tuple[str, ...]:
@@ -369,7 +374,11 @@ def decided_sets(
     Rows with a final label have only this candidate; other decisions shrink or widen the set. Labels that people typed become
     classes.
     """
-    chosen = [decision.label for _, decision in sorted(decisions.items()) if decision.label is not None]
+    chosen = []
+    for row in sorted(decisions):
+        label = decisions[row].label
+        if label is not None:
+            chosen.append(label)
     names = list(_distinct([*classes, *chosen]))
     sets = np.zeros((len(mask), len(names)), dtype=bool)
     sets[:, : mask.shape[1]] = mask

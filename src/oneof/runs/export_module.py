@@ -146,13 +146,13 @@ def _depth(forest: Forest) -> int:
 def _kernel_predictor(regression: KernelEnsemble) -> Callable[[Tensor], Tensor]:
     """Return the prediction of kernel regressions, averaged over their scalings of the features."""
     kernels: list[tuple[Any, ...]] = []
-    for way in regression.kernels:
-        landmarks, coefficients, mean = way.model[:3]
+    for scaled_kernel in regression.kernels:
+        landmarks, coefficients, mean = scaled_kernel.model[:3]
         tensors = []
-        for array in (way.shift, way.scale, landmarks, coefficients, mean):
+        for array in (scaled_kernel.shift, scaled_kernel.scale, landmarks, coefficients, mean):
             tensors.append(torch.from_numpy(array).float())
-        used_features = torch.from_numpy(np.flatnonzero(way.scale))
-        kernels.append((*tensors, used_features, way.model.gamma))
+        used_features = torch.from_numpy(np.flatnonzero(scaled_kernel.scale))
+        kernels.append((*tensors, used_features, scaled_kernel.model.gamma))
 
     def predict(x: Tensor) -> Tensor:
         features = torch.cat([x, normal_scores(regression.ranks, x)], dim=1)

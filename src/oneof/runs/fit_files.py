@@ -30,7 +30,8 @@ from oneof.ensemble.pipeline import fit
 from oneof.learners.base import Resources
 from oneof.learners.config import FitConfig
 from oneof.runs.file_sets import known_sets, supervision_columns
-from oneof.runs.fit_table import FILES, TABLE, FitSpec, RunOptions, fit_table
+from oneof.runs.fit_spec import FILES, TABLE, FitSpec
+from oneof.runs.fit_table import RunOptions, fit_table
 from oneof.runs.folder import Run, write_json
 from oneof.runs.read_dataset import dataset_from_table
 from oneof.runs.stream_networks import NetworkStream

@@ -1,6 +1,5 @@
 """Fit a person's table into a run folder: read, inspect, fit, write. A run that was killed is resumed."""
 
-import shutil
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -12,20 +11,21 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from oneof.data.dataset import Dataset
-from oneof.data.embed import MODELS, weights_here
-from oneof.data.images import FILE, folder_of
-from oneof.data.roles import PATCHES, ColumnRoles
-from oneof.data.table import read_table
+from oneof.data.images import folder_of
+from oneof.data.roles import ColumnRoles
+from oneof.data.table import Table, read_table
 from oneof.ensemble.model import Model
 from oneof.ensemble.pipeline import fit
 from oneof.learners.base import Resources, WarmStart
-from oneof.learners.config import SETTINGS, EnsembleConfig, FitConfig, ImageConfig
+from oneof.learners.config import SETTINGS, FitConfig
 from oneof.methods import METHODS
 from oneof.purify import PURIFY
 from oneof.runs.decisions import Log
 from oneof.runs.file_sets import supervision_columns
-from oneof.runs.folder import METADATA, Run, fingerprint, read_sample, write_json
+from oneof.runs.fit_spec import LOCK, FitSpec, check_run_folder, describe_spec, resolve_image_mode, store_spec
+from oneof.runs.folder import Run, fingerprint, read_sample
 from oneof.runs.read_dataset import (
+    TableWithVotes,
     add_votes,
     collect_warnings,
     column_metadata,
@@ -33,49 +33,32 @@ from oneof.runs.read_dataset import (
     read_table_with_votes,
 )
 from oneof.runs.refit import Refit
-from oneof.runs.write import write_run
+from oneof.runs.write_run import write_run
 from oneof.storage.locks import exclusive_lock
-from oneof.storage.regular import check_plain_tree, read_regular
-from oneof.storage.schema import find_schema_error
-from oneof.storage.settings import first_difference, from_serializable, stored_kind, to_serializable
-from oneof.storage.strict_json import parse_json
+from oneof.storage.settings import from_serializable, stored_kind
 from oneof.training.device import device_for, device_for_pictures, prewarm_gpu
 from oneof.training.processes import check_rows, current_group
 from oneof.training.threads import blas_threads
-from oneof.version import __version__
 from oneof.votes.read import VotesFile
 from oneof.votes.spelling import write_map
 
-SPEC_FILE = "asked.json"  # in the checkpoint: the spec of the run
-LOCK = "lock"  # in the checkpoint: held while a process is at work
-TABLE = "table.parquet"  # in a run of many files: the rows that are learned from
-FILES = "files.json"  # in a run of many files: which they are, and how the rows were chosen
 PIXELS = "pixels.part"  # in the checkpoint: pixels of pictures that are not held in memory; a .npy file
-_MAX_SETTING = 100_000  # trees, epochs, networks, widths and the like of a run that is learned from again
-_ANY_SIZE = ("seed", "max_rows", "max_cells", "max_kernel_rows", "batch_size")
-
-
-@dataclass(frozen=True)
-class FitSpec:
-    """Everything that determines a run; one that was stopped is resumed only by the same spec."""
-
-    roles: ColumnRoles = ColumnRoles()  # noqa: RUF009 - frozen
-    votes: VotesFile | None = None  # in place of a column of candidates
-    answers: str | None = None  # a filled-in sample.csv: gold labels of rows that were drawn
-    config: FitConfig = FitConfig()  # noqa: RUF009 - frozen
+_MAX_SETTING = 100_000  # of trees, epochs, networks, widths and the like in a run that is fitted again
+_ANY_SIZE = ("seed", "max_rows", "max_cells", "max_kernel_rows", "batch_size")  # settings that may be larger
 
 
 @dataclass(frozen=True)
 class RunOptions:
-    """Options of how a run is made, which do not belong to its spec."""
+    """Options of a run that are not part of its spec."""
 
     resources: Resources = field(default_factory=Resources)
-    time_limit: float | None = None  # seconds of learning, about; such a run is not resumed within a stage
+    time_limit: float | None = None  # approximate seconds of training; such a run is not resumed within a stage
     cache: Path | None = None  # where embeddings of texts and pictures are kept; None: ~/.cache/oneof
-    stream: bool | None = None  # keep pixels of pictures in a file; None: where they take half of what is free
+    stream: bool | None = None  # keep pixels in a file; None: if they take more than half of the free memory
     command: tuple[str, ...] = ()  # recorded in run.json
-    refine: Callable[[Model], tuple[Model, str]] | None = None  # improves the model before it is written, and says how
-    map_out: Path | None = None  # where to write what votes in free text were mapped to
+    # Improves the model before it is written, and returns a line about it.
+    refine: Callable[[Model], tuple[Model, str]] | None = None
+    map_out: Path | None = None  # where to write the labels to which votes in free text were mapped
     files: dict[str, Any] | None = None  # recorded in run.json: the files of which the table is a sample
     progress: bool = False  # show progress bars
     echo: Callable[[str], None] = lambda line: None  # called with each line for a person
@@ -96,15 +79,15 @@ def fit_table(
     options: RunOptions = RunOptions(),  # noqa: B008 - frozen
     refit: Refit | None = None,
 ) -> Run:
-    """Learn from a table, or from a folder of pictures whose subfolders are named by candidates, and write the run folder `out`.
+    """Fit a table, or a folder of pictures whose subfolders are named by candidates, and write the run folder `out`.
 
-    A run that was stopped there goes on; a finished one is opened. `refit` is an earlier run of the same spec with the decisions of
-    people about it (see `fit_again`).
+    A run that was stopped there is resumed; a finished one is opened. `refit` is an earlier run of the same spec with people's decisions
+    about its rows (see `fit_again`).
     """
     begin = time.monotonic()
     resources = options.resources
     group = current_group(resources.n_jobs)
-    spec = resolve_image_mode(file, spec, options)
+    spec = resolve_image_mode(file, spec, resources.device, options.stream)
     device_for(str(resources.device), 0, 0)  # refuses one that is not there before anything is read
     n_processes = resources.n_jobs or group.size
     with blas_threads():
@@ -146,7 +129,7 @@ def fit_table(
 
 
 def fit_again(folder: Path, out: Path, options: RunOptions = RunOptions()) -> Run:  # noqa: B008 - frozen
-    """Learn again from the table of a run and the decisions of people about it, starting from its settings and weights."""
+    """Fit the table of a run again with people's decisions about its rows, starting from its settings and weights."""
     run = Run.open(folder)
     file = Path(run.metadata["file"])
     stored = run.metadata["asked"]
@@ -172,9 +155,9 @@ def fit_again(folder: Path, out: Path, options: RunOptions = RunOptions()) -> Ru
 
 
 def _excessive_setting(value: Any, path: str) -> str | None:
-    """Describe the first whole number among a run's settings that would make a fit endless, or is negative; None if there is none.
+    """Describe the first whole number in the settings that is negative or would make a fit endless; return None if there is none.
 
-    A run from a stranger may claim any number of trees, networks or epochs. Seeds and limits may have any size.
+    A run folder from elsewhere may claim any number of trees, networks or epochs. Seeds and limits may have any size.
     """
     if isinstance(value, int) and not 0 <= value <= _MAX_SETTING:
         return f"{path} must lie between 0 and {_MAX_SETTING:,}, and is {value}"
@@ -201,21 +184,13 @@ def prepare_run(
     if check_run_folder(out, spec_json):
         options.echo(f"{out} is finished already; nothing to do.")
         return None
-    voted = None
-    if spec.votes is None:
-        table = read_table(file, spec.roles)
-    else:
-        voted = read_table_with_votes(file, spec.votes, spec.roles)
-        table = read_table(voted.source, voted.roles, bare=True)  # votes alone can be learned from, without features
-        if options.map_out is not None:
-            write_map(voted.votes.meanings, options.map_out)
+    table, voted = _read_inputs(file, spec, options)
     if fingerprint(file) != spec_json["data"]:
         raise ValueError(f"{file} must not change while it is read; it did. Repeat the command.")
-    trains_on_pixels = bool(spec.roles.image) and not spec.roles.image_model
-    if trains_on_pixels:
+    if spec.roles.image and not spec.roles.image_model:  # a network is trained on pixels
         check_rows(len(table.columns), n_processes)
-    if trains_on_pixels and n_processes == 1:
-        prewarm_gpu(device_for_pictures(str(options.resources.device)))
+        if n_processes == 1:
+            prewarm_gpu(device_for_pictures(str(options.resources.device)))
     pixel_file = out / "checkpoint" / PIXELS
     data, remarks = dataset_from_table(table, folder_of(file), options.cache, pixel_file, options.stream)
     if spec.answers is not None:
@@ -229,7 +204,7 @@ def prepare_run(
             options.echo(line)
     else:
         warnings = refit.run.metadata["warnings"]
-    _store_spec(spec_json, out)  # only now, so that a wrong command leaves nothing behind
+    store_spec(spec_json, out)  # only now, so that a wrong command leaves nothing behind
 
     metadata: dict[str, Any] = {
         "file": str(file.resolve()),
@@ -243,7 +218,30 @@ def prepare_run(
         files = refit.run.metadata.get("files")
     if files is not None:
         metadata["files"] = files
-    config = spec.config
+    data, config, about_evidence = _add_evidence(data, spec.config, voted, refit)
+    metadata.update(about_evidence)
+    metadata["columns"] = column_metadata(table, data)
+    if isinstance(data.features, np.memmap):  # every process opens the file itself
+        data = replace(data, features=data.features[:1])
+    return PreparedRun(data, config, metadata)
+
+
+def _read_inputs(file: Path, spec: FitSpec, options: RunOptions) -> tuple[Table, TableWithVotes | None]:
+    """Read the table, and the votes on its rows if the spec has any."""
+    if spec.votes is None:
+        return read_table(file, spec.roles), None
+    voted = read_table_with_votes(file, spec.votes, spec.roles)
+    table = read_table(voted.source, voted.roles, bare=True)  # features are optional: votes alone can be resolved
+    if options.map_out is not None:
+        write_map(voted.votes.meanings, options.map_out)
+    return table, voted
+
+
+def _add_evidence(
+    data: Dataset, config: FitConfig, voted: TableWithVotes | None, refit: Refit | None
+) -> tuple[Dataset, FitConfig, dict[str, Any]]:
+    """Return the data set with votes and people's decisions, the config that suits these, and what run.json stores about them."""
+    metadata: dict[str, Any] = {}
     if voted is not None:
         data, ensemble, annotators = add_votes(data, voted, config.ensemble, config.seed)
         config = replace(config, ensemble=ensemble)
@@ -254,137 +252,11 @@ def prepare_run(
         config = replace(config, ensemble=refit.shorten(config.ensemble, *data.candidates.mask.shape))
         if refit.decisions:
             metadata["taught"] = sorted(refit.decisions)
-    metadata["columns"] = column_metadata(table, data)
-    if isinstance(data.features, np.memmap):  # every process opens the file itself
-        data = replace(data, features=data.features[:1])
-    return PreparedRun(data, config, metadata)
-
-
-def _store_spec(spec_json: dict[str, Any], out: Path) -> None:
-    """Store the spec in the checkpoint, by which the run is recognised if it is stopped."""
-    spec_file = out / "checkpoint" / SPEC_FILE
-    spec_file.parent.mkdir(parents=True, exist_ok=True)
-    if not spec_file.exists():
-        write_json(spec_json, spec_file)
-
-
-def describe_spec(file: Path, spec: FitSpec, refit: Refit | None) -> dict[str, Any]:
-    """Return the spec as JSON, with checksums of the files that it names: what a run is recognised by."""
-    described = {"oneof": __version__, "data": fingerprint(file), **to_serializable(spec)}
-    described["train_on_gold"] = spec.config.train_on_gold  # where the report looks for it, in every run
-    if refit is not None:
-        described |= refit.identity
-    if spec.votes is not None:
-        described["votes"]["data"] = fingerprint(Path(spec.votes.path))
-        if spec.votes.taxonomy is not None:
-            described["votes"]["tree"] = fingerprint(Path(spec.votes.taxonomy))
-        if spec.votes.map is not None:
-            described["votes"]["synonyms"] = fingerprint(Path(spec.votes.map))
-    if spec.answers is not None:
-        described["answers"] = fingerprint(Path(spec.answers))
-    return described
-
-
-def resolve_image_mode(file: Path, spec: FitSpec, options: RunOptions) -> FitSpec:
-    """Return the spec with how pictures are learned from.
-
-    They are embedded where that is requested, or where weights are on this machine. Else networks are trained on their pixels, if that
-    is requested or there is a GPU; on a CPU features of their patches are learned.
-    """
-    roles = spec.roles
-    config = spec.config
-    trains_network = options.stream is not None or replace(config.images, n_networks=None) != ImageConfig()
-    if file.is_dir() and not roles.image:
-        roles = replace(roles, image=(FILE,))
-    if trains_network and (roles.image_model or not roles.image):
-        remedy = "Use --image COLUMN without --image-model."
-        raise ValueError(
-            f"--architecture, --augmentation and --stream are for pictures that a network is trained on. {remedy}"
-        )
-    if roles.image and not trains_network and not roles.image_model:
-        on_cpu = device_for_pictures(str(options.resources.device)).type == "cpu"
-        if roles.image_side is None and weights_here(MODELS["image"]):
-            roles = replace(roles, image_model=MODELS["image"])
-        elif on_cpu:
-            roles = replace(roles, image_model=PATCHES)
-    if roles.image and not roles.image_model:
-        default = EnsembleConfig()
-        with_defaults = replace(
-            config.ensemble,
-            method=default.method,
-            purify=default.purify,
-            n_networks=default.n_networks,
-            epochs=default.epochs,
-        )
-        if with_defaults != default:  # a setting that networks on pixels do not have
-            remedy = "Use --epochs, --networks and --time-limit, or learn from features with --image-model patches."
-            raise ValueError(f"--learners, --quick and --settings are not for networks on pixels. {remedy}")
-    return replace(spec, roles=roles)
-
-
-def check_run_folder(out: Path, spec_json: dict[str, Any]) -> bool:
-    """Return whether `out` holds the finished run of this spec.
-
-    Raise ValueError if it holds anything else or is in use; remove the checkpoint of a finished run.
-    """
-    checkpoint = out / "checkpoint"
-    check_plain_tree(checkpoint)
-    spec_file = checkpoint / SPEC_FILE
-    finished = (out / METADATA).exists()
-    if finished or spec_file.exists():
-        if finished:
-            stored = Run.open(out).metadata["asked"]
-        else:
-            stored = _read_spec(spec_file)
-        remedy = "Give another folder, or delete this one."
-        if stored.get("kind") == "Task":
-            raise ValueError(f"{out} holds a run of an earlier version, which cannot be resumed. {remedy}")
-        difference = first_difference(stored, spec_json)
-        if difference:
-            raise ValueError(f"{out} holds a run of another task: {difference}. {remedy}")
-    elif out.exists():
-        _check_free(out, checkpoint)
-    if finished:
-        shutil.rmtree(checkpoint, ignore_errors=True)  # left if the process was killed after it wrote run.json
-    elif (checkpoint / LOCK).exists():
-        with exclusive_lock(checkpoint / LOCK, str(out)):
-            pass
-    return finished
-
-
-def _read_spec(path: Path) -> dict[str, Any]:
-    """Return the spec of a run that was stopped."""
-    try:
-        stored = parse_json(read_regular(path))
-        misfit = find_schema_error(stored, dict)
-    except ValueError as error:
-        misfit = str(error)
-    if misfit is not None:
-        raise ValueError(f"{path} must be the spec of the run; it is damaged ({misfit}). Delete {path.parent.parent}.")
-    return dict(stored)
-
-
-def _check_free(out: Path, checkpoint: Path) -> None:
-    """Refuse a folder that holds anything but a checkpoint that was hardly begun, or the sample of many files."""
-    is_free = out.is_dir()
-    if is_free:
-        for path in out.iterdir():
-            is_sample = path.name in (TABLE, FILES)
-            if not is_sample and (path != checkpoint or not _is_hardly_begun(checkpoint)):
-                is_free = False
-    if not is_free:
-        raise ValueError(f"out must be a new or empty folder; {out} holds something else. Give another one.")
-
-
-def _is_hardly_begun(checkpoint: Path) -> bool:
-    """Return whether a checkpoint has nothing but a lock and files that were not completed."""
-    if not checkpoint.is_dir():
-        return False
-    return all(path.name == LOCK or path.name.endswith(".part") for path in checkpoint.iterdir())
+    return data, config, metadata
 
 
 def _reopen_pixels(data: Dataset, out: Path) -> Dataset:
-    """Return the data set with the pixels of the run's file, if they lie there."""
+    """Return the data set with the pixels from the run's file, if they are kept there."""
     if not isinstance(data.features, np.memmap):
         return data
     pixels = np.load(out / "checkpoint" / PIXELS, mmap_mode="c")

@@ -22,8 +22,8 @@ from oneof.data.files.unpacked import GIGABYTES, bytes_of, most_values, parquet_
 from oneof.data.images import list_folder
 from oneof.ensemble.accuracy import GOLD_SAMPLE_ROWS, sample_order
 from oneof.ensemble.model import Model
-from oneof.runs.check_purified import COLUMNS, schema_misfit, values_misfit
 from oneof.runs.decisions import Log, decided_table, resolve_decisions
+from oneof.runs.purified_columns import COLUMNS, schema_misfit, values_misfit
 from oneof.runs.stored_model import count_models, load_model
 from oneof.storage.files import atomic_write
 from oneof.storage.regular import check_regular, read_regular

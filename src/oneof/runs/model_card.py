@@ -138,20 +138,20 @@ def _classes(run: Run) -> str:
 def _data(run: Run) -> str:
     metadata = run.metadata
     sizes = pc.list_value_length(run.purified["original"])
-    facts = [
+    lines = [
         f"{metadata['n']:,} rows, from which {metadata['d']:,} features were made",
         f"{pc.mean(sizes).as_py():.2f} candidate labels per row on average; {pc.sum(pc.equal(sizes, 1)).as_py():,} rows had exactly one",
     ]
     people = metadata.get("people") or {}
     if people.get("annotators"):
         n_votes = sum(annotator["votes"] for annotator in people["annotators"])
-        facts.append(f"{n_votes:,} votes of {len(people['annotators']):,} annotators")
+        lines.append(f"{n_votes:,} votes of {len(people['annotators']):,} annotators")
     for line in summary_lines(metadata.get("columns", {})):
-        facts.append(_escaped(line))
+        lines.append(_escaped(line))
     n_decided = pc.sum(run.decided["decided"]).as_py() or 0
     if n_decided:
-        facts.append(f"{n_decided:,} rows were decided by people")
-    return _bulleted("## Training data", facts)
+        lines.append(f"{n_decided:,} rows were decided by people")
+    return _bulleted("## Training data", lines)
 
 
 def _accuracy(run: Run) -> str:

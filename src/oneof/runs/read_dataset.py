@@ -1,4 +1,4 @@
-"""Make a data set of a table, or of a table and votes on its rows, and collect warnings before learning from it."""
+"""Make a data set from a table, or from a table and votes on its rows, and collect warnings about it before the fit."""
 
 import math
 from dataclasses import asdict, dataclass, replace
@@ -36,18 +36,18 @@ def dataset_from_table(
     pixel_file: Path | None = None,
     stream: bool | None = None,
 ) -> tuple[Dataset, list[str]]:
-    """Encode the columns of a table; return the data set and remarks for a person.
+    """Encode the columns of a table; return the data set and remarks to print.
 
     Parameters
     ----------
     folder
-        Pictures that the table names are files in it.
+        The folder of the picture files that the table names.
     cache
         Where embeddings of texts and pictures are kept.
     pixel_file
-        Where pixels are kept while a network learns from them, if they are not held in memory.
+        Where pixels are kept while a network is trained on them, if they are not held in memory.
     stream
-        Whether pixels are kept in that file. None: where they take more than half of the free memory.
+        Whether pixels are kept in that file. None: if they take more than half of the free memory.
     """
     encoding = learn_encoding(table.columns, table.roles, folder=folder, cache=cache, sets=table.candidates.mask)
     remarks = []
@@ -90,7 +90,7 @@ def stays_on_disk(n: int, image_spec: ImageSpec, stream: bool | None) -> bool:
 
 
 def column_metadata(table: Table, data: Dataset) -> dict[str, dict[str, str]]:
-    """Return what each column became and why, for run.json."""
+    """Return how each column is used and why, for run.json."""
     uses = {name: asdict(use) for name, use in table.uses.items()}
     if data.are_pictures:
         for name in (*table.columns.names, *table.roles.categories):
@@ -99,10 +99,10 @@ def column_metadata(table: Table, data: Dataset) -> dict[str, dict[str, str]]:
 
 
 def collect_warnings(data: Dataset, table: Table, seed: int, *, from_votes: bool = False) -> list[str]:
-    """Return what to warn about before learning; raise an error where nothing can be learned.
+    """Return warnings about the data before the fit; raise ValueError where nothing can be learned from it.
 
-    Of pictures only the sets are inspected, since a single pixel says little. Sets that come from votes may all be full: their counts
-    tell the labels apart.
+    With pictures only the sets are inspected, since single pixels are no features. Sets that come from votes may all be full, since the number
+    of votes for each label distinguishes the labels.
     """
     if data.features.shape[1] == 0:
         lines = table.remarks()
@@ -114,12 +114,15 @@ def collect_warnings(data: Dataset, table: Table, seed: int, *, from_votes: bool
     else:
         inspection = inspect_table(table, data.features, data.encoding.names, seed=seed, test_dependence=False)
         findings = list(inspection.findings)
-    if from_votes:
-        findings = [finding for finding in findings if finding.about != "full"]
+    warnings = []
     for finding in findings:
+        if from_votes and finding.about == "full":
+            continue
         if finding.severity == "stop":
             raise ValueError(f"{table.columns.source} cannot be learned from: {finding.text}")
-    return [finding.text for finding in findings if finding.severity == "warn"]
+        if finding.severity == "warn":
+            warnings.append(finding.text)
+    return warnings
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,44 +130,54 @@ class TableWithVotes:
     """A table and the votes on its rows."""
 
     source: TableSource
-    roles: ColumnRoles  # uses of its columns; the item's, and those of annotators in the table, are no features
+    roles: ColumnRoles  # of its columns; the column of item ids, and those of annotators in the table, are no features
     votes: Votes
-    item: NDArray[np.intp]  # [n] of each row, -1 where nobody voted
+    item: NDArray[np.intp]  # [n] index of each row's item in the votes, -1 where nobody voted
     remarks: list[str]
-    ground_truth: dict[int, str]  # labels that a Label Studio export marks as true, by row
-    on: str | None  # the column of the items' ids; None: they are the numbers of the rows
+    ground_truth: dict[int, str]  # by row: labels that a Label Studio export marks as true
+    on: str | None  # the column of item ids; None: they are row numbers
 
 
 def read_table_with_votes(file: Path, votes_file: VotesFile, roles: ColumnRoles) -> TableWithVotes:
-    """Read the votes and find those on each row of a table."""
+    """Read the votes and match their items with the rows of a table."""
     votes_path = Path(votes_file.path)
     in_same_file = votes_path.resolve() == file.resolve()
     votes = read_votes(votes_file, report_unused=not in_same_file)
     features = open_table(file)
-    wanted = votes_file.on or votes_file.item
-    on: str | None = first_name(wanted, ITEM_NAMES, features.names) or wanted
+    requested = votes_file.on or votes_file.item
+    on: str | None = first_name(requested, ITEM_NAMES, features.names) or requested
     not_features = set(roles.ignore)
-    layout = table_layout(votes_file) if in_same_file else None
-    if layout is not None:
-        not_features.update(layout.columns, layout.truth)
-        on = layout.item if votes_file.on is None else votes_file.on
+    if in_same_file:
+        layout = table_layout(votes_file)
+        if layout is not None:
+            not_features.update(layout.columns, layout.truth)
+            on = votes_file.on
+            if on is None:
+                on = layout.item
     source, item, remarks = attach_votes(features, votes, on)
     ground_truth = {}
     if is_label_studio(votes_path):
-        label_of_item = read_ground_truth(votes_path)
-        items = votes.items.to_pylist()
-        for row, i in enumerate(item):
-            if i >= 0 and items[i] in label_of_item:
-                ground_truth[row] = label_of_item[items[i]]
+        ground_truth = _ground_truth_by_row(votes_path, votes, item)
     if on is not None:
         not_features.add(on)
-    not_features -= {"", *roles.non_numeric}  # pictures may be named by their files
+    not_features -= {"", *roles.non_numeric}  # a column of pictures may also hold the ids of the items
     roles = replace(roles, candidates=CANDIDATES, empty="unlabelled", ignore=tuple(sorted(not_features)))
     return TableWithVotes(source, roles, votes, item, [*votes.remarks, *remarks], ground_truth, on)
+
+
+def _ground_truth_by_row(export: Path, votes: Votes, item: NDArray[np.intp]) -> dict[int, str]:
+    """Return the labels that a Label Studio export marks as true, by the rows of their items."""
+    label_of_item = read_ground_truth(export)
+    ids = votes.items.to_pylist()
+    labels = {}
+    for row, item_index in enumerate(item):
+        if item_index >= 0 and ids[item_index] in label_of_item:
+            labels[row] = label_of_item[ids[item_index]]
+    return labels
 
 
 def add_votes(
     data: Dataset, voted: TableWithVotes, config: EnsembleConfig, seed: int
 ) -> tuple[Dataset, EnsembleConfig, dict[str, Any]]:
-    """Return the data set with what the votes say, the config that suits it, and what is known about the annotators."""
+    """Return the data set with the evidence of the votes, the config adapted to it, and a description of the annotators."""
     return dataset_with_votes(data, voted.votes, voted.item, config, seed, voted.ground_truth)

@@ -24,10 +24,10 @@ from oneof.data.roles import LARGEST_SIDE, PATCHES, SMALLEST_SIDE
 from oneof.data.with_ranks import QuantileNormalizer
 from oneof.ensemble.model import Model, OtherModel
 from oneof.learners.forest import Forest
-from oneof.learners.kernel import KernelModel
 from oneof.learners.kernel_ensemble import KernelEnsemble, ScaledKernel
 from oneof.learners.network_models import ImageNetworks, TableNetworks
 from oneof.learners.sklearn_classifier import SklearnModel
+from oneof.learners.smoother import KernelModel
 from oneof.networks import MLP, Network
 from oneof.networks.named import network_of
 from oneof.runs.stored_classifiers import dump_classifiers, load_classifiers

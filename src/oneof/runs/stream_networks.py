@@ -36,7 +36,7 @@ MOMENTUM = 0.9
 BATCH = 512
 
 
-class Rows(NamedTuple):
+class RowChunk(NamedTuple):
     """Features and sets of some rows of a file."""
 
     features: NDArray[Any]  # [n, d]
@@ -66,7 +66,7 @@ class NetworkStream:
             return streamed, f"networks went on learning from all rows: {line}."
         return model, f"networks that went on learning from all rows are left out: {line}."
 
-    def rows(self, model: Model, file: Path) -> Iterator[Rows]:
+    def rows(self, model: Model, file: Path) -> Iterator[RowChunk]:
         """Yield the rows of a file in batches, without those whose set is empty or full."""
         encoding = model.encoding
         names = supervision_columns(self.roles)
@@ -80,7 +80,7 @@ class NetworkStream:
             is_informative = sets.any(1) & ~sets.all(1)
             is_held_out = (batch.first_row + np.arange(len(columns))) % HELD_OUT_EVERY == 0
             features = encoding.transform(columns)
-            yield Rows(features[is_informative], sets[is_informative], is_held_out[is_informative])
+            yield RowChunk(features[is_informative], sets[is_informative], is_held_out[is_informative])
 
     def _covered(self, before: Model, after: Model) -> tuple[BoolArray, BoolArray]:
         """Return for held-out rows whether the prediction of each model lies in the set, [m] each."""
@@ -129,7 +129,7 @@ class _Trainer:
                 self._save(number + 1)
         return self.members
 
-    def _learn(self, rows: Rows, order: np.random.Generator, rate_share: float) -> None:
+    def _learn(self, rows: RowChunk, order: np.random.Generator, rate_share: float) -> None:
         """Take a step for every BATCH rows that are not held out."""
         train = order.permutation(np.flatnonzero(~rows.is_held_out))
         features = rows.features[train]

@@ -130,14 +130,14 @@ class AnnotatorFit(NamedTuple):
     likelihood: Floats  # [n, c] log-likelihood of an item's votes under each true label; the largest is 0
     frequencies: Floats  # [c] m_j
     confusions: Confusions
-    vote_logs: Floats  # [n, c] the same, before several votes are counted as fewer, and without silence
+    vote_logs: Floats  # [n, c] log-likelihood if votes were independent, and without silence
     n_votes: Floats  # [n] n_i
     correlation: float  # rho
     silence: Floats  # [c] log-likelihood of silence: of an item on which no speaker speaks; zero where it says nothing
     silent_posterior: Floats  # [c] of an item without votes
     speaks: Floats  # [a, c] logs by which a speaker's vote counts
     is_counted: NDArray[np.bool_]  # [a] whether an annotator's votes are counted in n_i
-    rounds: int
+    rounds: int  # of EM
     converged: bool  # the last round moved at most `tolerance` of an item's mass, on average
 
     def logs_of_votes(self, annotator: Integers, label: Integers) -> Floats:

@@ -14,7 +14,7 @@ from oneof.cli.columns import DataFolder
 if TYPE_CHECKING:
     from oneof_paper.compute_image_rows import Work
     from oneof_paper.compute_rows import Executor
-    from oneof_paper.experiments import Table
+    from oneof_paper.experiments import PaperTable
 
 FORMS = ("text", "markdown", "latex")
 EXECUTORS = ("processes", "ray")
@@ -107,7 +107,7 @@ def _parse_seeds(text: str) -> tuple[int, ...]:
     return tuple(seeds)
 
 
-def _present_datasets(wanted: Table, names: tuple[str, ...] | None, data_dir: Path | None) -> list[str]:
+def _present_datasets(wanted: PaperTable, names: tuple[str, ...] | None, data_dir: Path | None) -> list[str]:
     """Return the data sets to run on: those that were named, which must be present, or all that are."""
     from oneof_paper.data.catalogue import data_folder, load, missing
 
@@ -167,7 +167,7 @@ def _run(
 
 def _show(
     number: int,
-    wanted: Table,
+    wanted: PaperTable,
     path: Path,
     names: tuple[str, ...],
     systems: tuple[str, ...],

@@ -21,7 +21,7 @@ Labels = NDArray[np.intp]
 
 
 @dataclass(frozen=True)
-class Dataset:
+class LabelledData:
     """A data set in memory."""
 
     name: str
@@ -62,7 +62,7 @@ class Named:
     notes: dict[str, list[str]] = field(default_factory=dict)  # figure -> the value of the files, and why it differs
 
 
-def load(name: str, data_dir: str | Path | None = None) -> Dataset:
+def load(name: str, data_dir: str | Path | None = None) -> LabelledData:
     """Load a set by name from `data_dir`, or from the folder that ONEOF_DATA names; digits needs neither.
 
     >>> digits = load("digits")
@@ -117,16 +117,16 @@ def missing(name: str, folder: Path) -> list[str]:
     return [file for file in files if not (folder / file).is_file()]
 
 
-def _digits(name: str, folder: Path) -> Dataset:
+def _digits(name: str, folder: Path) -> LabelledData:
     from sklearn.datasets import load_digits
 
     digits = load_digits()
     x = digits.data.astype(np.float32)
     labels = digits.target.astype(np.intp)
-    return Dataset(name, x, labels, list("0123456789"), None, None)
+    return LabelledData(name, x, labels, list("0123456789"), None, None)
 
 
-def _idx(name: str, folder: Path) -> Dataset:
+def _idx(name: str, folder: Path) -> LabelledData:
     images, labels, test_images, test_labels = (read_idx(folder / file) for file in NAMED[name].files)
     counts = [(len(images), labels.shape), (len(test_images), test_labels.shape)]
     shapes = {images.shape[1:], test_images.shape[1:]}
@@ -135,12 +135,12 @@ def _idx(name: str, folder: Path) -> Dataset:
         raise ValueError(f"{name} must hold one label per image, and images of one size; {got}")
     x = np.concatenate([images, test_images])
     all_labels = np.concatenate([labels, test_labels]).astype(np.intp)
-    return Dataset(name, x, all_labels, NAMED[name].classes, None, np.arange(len(images), len(x)))
+    return LabelledData(name, x, all_labels, NAMED[name].classes, None, np.arange(len(images), len(x)))
 
 
-def _cifar(name: str, folder: Path) -> Dataset:
+def _cifar(name: str, folder: Path) -> LabelledData:
     x, labels, classes, test_count = read_cifar(cifar_path(name, folder), NAMED[name].batches)
-    return Dataset(name, x, labels, classes, None, np.arange(len(x) - test_count, len(x)))
+    return LabelledData(name, x, labels, classes, None, np.arange(len(x) - test_count, len(x)))
 
 
 def cifar_path(name: str, folder: Path) -> Path:
@@ -151,7 +151,7 @@ def cifar_path(name: str, folder: Path) -> Path:
     return folder / NAMED[name].files[0]
 
 
-def _with_votes(name: str, folder: Path) -> Dataset:
+def _with_votes(name: str, folder: Path) -> LabelledData:
     """Load CIFAR-10 with people's votes on training images, or on test images; candidates are the labels that somebody named."""
     data = load("cifar10", folder)
     file = folder / NAMED[name].files[0]
@@ -173,22 +173,22 @@ def _with_votes(name: str, folder: Path) -> Dataset:
     return replace(data, name=name, votes=votes, candidates=was_named | has_no_votes)
 
 
-def _mat(name: str, folder: Path) -> Dataset:
+def _mat(name: str, folder: Path) -> LabelledData:
     mat = read_mat(folder / NAMED[name].files[0])
     x = mat["x"].astype(np.float32)
     candidates = mat["candidates"]
     labels = mat.get("labels", np.full(len(x), -1))
     classes = [str(j) for j in range(candidates.shape[1])]
-    return Dataset(name, x, labels, classes, candidates, None)
+    return LabelledData(name, x, labels, classes, candidates, None)
 
 
-def _tagged(name: str, folder: Path) -> Dataset:
+def _tagged(name: str, folder: Path) -> LabelledData:
     text, dictionary = NAMED[name].files
     tokens = read_tagged(folder / text, folder / dictionary)
-    return Dataset(name, tokens.x, tokens.labels, tokens.classes, tokens.candidates, None)
+    return LabelledData(name, tokens.x, tokens.labels, tokens.classes, tokens.candidates, None)
 
 
-_READERS: dict[str, Callable[[str, Path], Dataset]] = {
+_READERS: dict[str, Callable[[str, Path], LabelledData]] = {
     "digits": _digits,
     "idx": _idx,
     "cifar": _cifar,

@@ -6,14 +6,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from oneof_paper.data.catalogue import Dataset, Named, cifar_path, find, load
+from oneof_paper.data.catalogue import LabelledData, Named, cifar_path, find, load
 from oneof_paper.readers.cifar import binary_rows, images_and_labels, read_batches
 from oneof_paper.readers.idx import open_content
 
 _SPLIT = "the paper's train and test are an 80/20 split of the file"
 
 
-class Comparison(NamedTuple):
+class Verification(NamedTuple):
     """A value of a data set beside the one that it should have."""
 
     name: str  # of the data set
@@ -24,7 +24,7 @@ class Comparison(NamedTuple):
     note: str = ""
 
 
-def verify(name: str, folder: Path) -> list[Comparison]:
+def verify(name: str, folder: Path) -> list[Verification]:
     """Check the files of a data set: checksums, the paper's figures, and conditions that all rows must satisfy."""
     data = load(name, folder)
     named = find(name)
@@ -47,7 +47,7 @@ def git_blob(path: Path) -> str:
     return digest.hexdigest()
 
 
-def _check_files(name: str, named: Named, folder: Path) -> list[Comparison]:
+def _check_files(name: str, named: Named, folder: Path) -> list[Verification]:
     """Compare the files of a data set with the checksums and Git blobs that are known."""
     comparisons = []
     for part, checksum in _checksums(name, named, folder).items():
@@ -56,7 +56,7 @@ def _check_files(name: str, named: Named, folder: Path) -> list[Comparison]:
         comparisons.append(_compare(name, f"Git blob of {file}", blob[:12], git_blob(folder / file)[:12]))
     if named.files and not comparisons:
         why = "no copy was at hand when this was written"
-        return [Comparison(name, "checksum", "none known", "not checked", "explained", why)]
+        return [Verification(name, "checksum", "none known", "not checked", "explained", why)]
     return comparisons
 
 
@@ -75,11 +75,11 @@ def _checksums(name: str, named: Named, folder: Path) -> dict[str, str]:
     return checksums
 
 
-def _check_figures(data: Dataset, named: Named) -> list[Comparison]:
+def _check_figures(data: LabelledData, named: Named) -> list[Verification]:
     """Compare rows, features, classes and average set size with the paper's."""
     paper = named.paper
     if paper is None:
-        return [Comparison(data.name, "figures", "none", "-", "explained", "the paper does not use this set")]
+        return [Verification(data.name, "figures", "none", "-", "explained", "the paper does not use this set")]
     comparisons = []
     n = len(data.x)
     if data.test is None:
@@ -103,16 +103,16 @@ def _check_figures(data: Dataset, named: Named) -> list[Comparison]:
     return comparisons
 
 
-def _compare(name: str, what: str, expected: str, found: str, note: list[str] | None = None) -> Comparison:
+def _compare(name: str, what: str, expected: str, found: str, note: list[str] | None = None) -> Verification:
     """Compare two values; a difference is explained only if the note is about this very value."""
     if expected.split("= ")[-1] == found:
-        return Comparison(name, what, expected, found, "equal")
+        return Verification(name, what, expected, found, "equal")
     if note is not None and note[0] == found:
-        return Comparison(name, what, expected, found, "explained", note[1])
-    return Comparison(name, what, expected, found, "differs")
+        return Verification(name, what, expected, found, "explained", note[1])
+    return Verification(name, what, expected, found, "differs")
 
 
-def _check_rows(data: Dataset, named: Named) -> list[Comparison]:
+def _check_rows(data: LabelledData, named: Named) -> list[Verification]:
     """Check what the paper does not print but all rows must satisfy."""
     is_known = data.labels >= 0
     known_labels = data.labels[is_known]

@@ -26,25 +26,27 @@ class Tagged(NamedTuple):
 
 def read_tagged(text: Path, dictionary: Path, features: int = FEATURES) -> Tagged:
     """Read sentences and a tag dictionary; return the tokens' features, sets and true tags."""
-    sentences = [line for line in _read_lines(text) if line]
     known: dict[str, set[str]] = {}
     for line in _read_lines(dictionary):
         for word, tag in line:
             known.setdefault(word, set()).add(tag)
     every_tag = set().union(*known.values())
-    words = [word for sentence in sentences for word, _ in sentence]
-    truth = [tag for sentence in sentences for _, tag in sentence]
+    words = []
+    truth = []
+    names: list[list[str]] = []
+    for sentence in _read_lines(text):
+        sentence_words = [word for word, _ in sentence]
+        neighbours = ["", *sentence_words, ""]
+        for position, (word, tag) in enumerate(sentence):
+            words.append(word)
+            truth.append(tag)
+            names.append(indicators(neighbours[position], word, neighbours[position + 2]))
     classes = sorted(every_tag.union(truth))
     number = {tag: j for j, tag in enumerate(classes)}
     mask = np.zeros((len(words), len(classes)), dtype=bool)
     for row, word in enumerate(words):
         mask[row, [number[tag] for tag in known.get(word, every_tag)]] = True
     labels = np.array([number[tag] for tag in truth], dtype=np.intp)
-    names: list[list[str]] = []
-    for sentence in sentences:
-        padded = ["", *(word for word, _ in sentence), ""]
-        for position, (word, _) in enumerate(sentence, 1):
-            names.append(indicators(padded[position - 1], word, padded[position + 1]))
     return Tagged(_most_frequent(names, features), labels, classes, mask)
 
 

@@ -114,7 +114,7 @@ def magnitude(operation: str, level: int, sign: int) -> float:
 
 
 @dataclass(frozen=True)
-class Policy:
+class AugmentPolicy:
     """Ready operations as rows, of which an image gets one per slot."""
 
     rows: Tensor  # [r, 14]
@@ -128,7 +128,7 @@ class Policy:
 
 
 @dataclass(frozen=True)
-class AutoAugment(Policy):
+class AutoAugment(AugmentPolicy):
     """One of the 25 sub-policies per image; each of its two operations with its own probability, signs at random.
 
     Differs from the code that is commonly used with it: shears take the nearest pixel as the other maps do, not bicubic
@@ -164,7 +164,7 @@ def autoaugment(size: int, device: torch.device | str = "cpu") -> AutoAugment:
 
 
 @dataclass(frozen=True)
-class RandAugment(Policy):
+class RandAugment(AugmentPolicy):
     """Operations drawn with replacement, uniformly, and their magnitudes uniformly in their ranges; black comes in."""
 
     slots: int

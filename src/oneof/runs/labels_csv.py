@@ -1,11 +1,11 @@
-"""Select the columns that `oneof clean` writes, with candidates in order of probability; with votes, only labels that somebody named."""
+"""Select the columns of labels.csv, which `oneof clean` writes, with candidates in order of probability; with votes, only labels that somebody named."""
 
 from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
 
-from oneof.runs.check_purified import PLAIN_COLUMNS
+from oneof.runs.purified_columns import PLAIN_COLUMNS
 
 _PROBABILITY_DIGITS = 4
 _NOT_WITH_VOTES = ("kept", "outside")  # with votes any label may be right, and none is removed

@@ -1,4 +1,4 @@
-"""The purified table of a stranger's run: types and values that no command could work with are refused at opening."""
+"""The purified table of a run from elsewhere: types and values that no command could work with are refused at opening."""
 
 from __future__ import annotations
 
