@@ -1,7 +1,9 @@
 """The default's processor time beside that of another commit, in turns, least of five: the ratio and the accuracy of both.
 
     python benchmarks/speed/default.py --against 721ca07 --data-dir DIR
+    python benchmarks/speed/default.py --against 721ca07 --data-dir DIR/tables --names segment.csv waveform5000.csv
 
+A CSV has the labels in its last column; each wrong label is in a set with probability 0.3.
 The other commit is checked out in a git worktree beside this one, which is removed at the end.
 """
 
@@ -17,7 +19,7 @@ from pathlib import Path
 
 ONE = """
 import json, sys, time
-import numpy as np, torch
+import numpy as np, pandas as pd, torch
 from sklearn.datasets import load_digits
 from oneof import PartialLabelClassifier
 from oneof.candidates.generate import Flip, generate
@@ -28,6 +30,11 @@ name, folder, seed = sys.argv[1], sys.argv[2], 0
 if name == "digits":
     x, labels = load_digits(return_X_y=True)
     sets = generate(labels, 10, Flip(0.3), seed=0)
+elif name.endswith(".csv"):
+    table = pd.read_csv(f"{folder}/{name}")
+    x = table.iloc[:, :-1].to_numpy()
+    classes, labels = np.unique(table.iloc[:, -1], return_inverse=True)
+    sets = generate(labels, len(classes), Flip(0.3), seed=0)
 else:
     data = load(name, folder)
     x, labels, sets = data.x, data.labels, data.candidates

@@ -1,10 +1,10 @@
 """Fit a table on 1, 2, 4, 8 and 16 cores by `n_jobs`: seconds, speed-up, and whether the labels are the same.
 
-    python benchmarks/speed/table_cores.py [--cores 16 8 4 2 1] [--rows 30000] [--networks 32] [--results results/scale.jsonl]
+    python benchmarks/speed/table_cores.py [--cores 16 8 4 2 1] [--rows 30000] [--networks 32] [--against COMMIT] [--results results/scale.jsonl]
 
 Ten classes of two clusters each in twenty columns; each wrong label is in a set with probability 0.3. 32 networks, 32 linear models,
 five kernels and trees: enough to deal out. Every fit is a process of its own, which may use so many processors and no more; its seconds include
-the start of its workers. Exits with 1 if labels differ.
+the start of its workers. With another commit, both are measured in turns. Exits with 1 if labels differ between numbers of cores.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import os
 import resource
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -51,17 +52,20 @@ def measure(n_cores: int, n_rows: int, n_networks: int) -> dict[str, Any]:
         "labels": hashlib.sha256(np.asarray(classifier.transduction_, dtype=np.int64).tobytes()).hexdigest()[:16],
         "labels_right": round(float((classifier.transduction_ == y).mean()), 4),
         "learners": classifier.model_.learners,
+        **origin("cpu"),
     }
 
 
-def fit_on(n_cores: int, n_rows: int, n_networks: int) -> dict[str, Any]:
-    """Fit in a process that may use so many processors; return its row, with the processor seconds of it and its workers."""
+def fit_on(tree: Path, n_cores: int, n_rows: int, n_networks: int) -> dict[str, Any]:
+    """Fit by the code in a tree, in a process that may use so many processors; return its row, with the processor seconds of it and its workers."""
     processors = sorted(os.sched_getaffinity(0))[:n_cores]
     command = [sys.executable, __file__, "--child", str(n_cores), "--rows", str(n_rows), "--networks", str(n_networks)]
+    environment = os.environ | {"PYTHONPATH": str(tree / "src")}
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     # before its libraries are loaded, which count the processors and start so many threads
     done = subprocess.run(
         command,
+        env=environment,
         stdout=subprocess.PIPE,
         text=True,
         check=True,
@@ -70,33 +74,57 @@ def fit_on(n_cores: int, n_rows: int, n_networks: int) -> dict[str, Any]:
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     row = json.loads(done.stdout.splitlines()[-1])
-    return {**row, "processor_seconds": round(used, 1), **origin("cpu")}
+    return {**row, "processor_seconds": round(used, 1)}
+
+
+def compare(trees: list[Path], arguments: argparse.Namespace) -> bool:
+    """Measure each number of cores by the code in each tree, in turns; return whether all labels of a tree are the same."""
+    rows: list[list[dict[str, Any]]] = [[] for _ in trees]
+    for n_cores in arguments.cores:
+        for tree, rows_of_tree in zip(trees, rows, strict=True):
+            row = fit_on(tree, n_cores, arguments.rows, arguments.networks)
+            rows_of_tree.append(row)
+            print(json.dumps(row), flush=True)
+            if arguments.results is not None:
+                append(arguments.results, [row])
+    agree = True
+    for rows_of_tree in rows:
+        base = min(rows_of_tree, key=lambda row: row["cores"])
+        for row in rows_of_tree:
+            speed_up = base["seconds"] / row["seconds"]
+            print(
+                f"{row['commit']}, {row['cores']} cores: {row['seconds']} s, {speed_up:.1f} x as fast as {base['cores']}"
+            )
+        agree = agree and len({row["labels"] for row in rows_of_tree}) == 1
+    return agree
 
 
 def main() -> None:
-    """Measure each number of cores in a process of its own."""
+    """Measure each number of cores, by this commit and by another one."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cores", type=int, nargs="+", default=[16, 8, 4, 2, 1])
     parser.add_argument("--rows", type=int, default=30_000)
     parser.add_argument("--networks", type=int, default=32)
+    parser.add_argument("--against", help="a commit, measured in a git worktree")
     parser.add_argument("--results", type=Path)
     parser.add_argument("--child", type=int, default=0)
     arguments = parser.parse_args()
     if arguments.child:
         print(json.dumps(measure(arguments.child, arguments.rows, arguments.networks)))
         return
-    rows = []
-    for n_cores in arguments.cores:
-        row = fit_on(n_cores, arguments.rows, arguments.networks)
-        rows.append(row)
-        print(json.dumps(row), flush=True)
-        if arguments.results is not None:
-            append(arguments.results, [row])
-    base = min(rows, key=lambda row: row["cores"])
-    for row in rows:
-        speed_up = base["seconds"] / row["seconds"]
-        print(f"{row['cores']} cores: {row['seconds']} s, {speed_up:.1f} x as fast as {base['cores']}")
-    if len({row["labels"] for row in rows}) > 1:
+    here = Path(__file__).resolve().parents[2]
+    if arguments.against is None:
+        agree = compare([here], arguments)
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            other = Path(folder) / "other"
+            git = ["git", "-C", str(here), "worktree"]
+            subprocess.run([*git, "add", "--detach", str(other), arguments.against], check=True, capture_output=True)
+            try:
+                agree = compare([here, other], arguments)
+            finally:
+                subprocess.run([*git, "remove", "--force", str(other)], check=True)
+    if not agree:
         sys.exit("labels differ")
 
 

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from oneof.candidates.mask import masked, posterior
+from oneof.candidates.mask import masked, posterior, softmax
 
 
 class Removals(NamedTuple):
@@ -110,7 +110,7 @@ class Pop(PurificationSchedule):
         return _begin(candidates, self.e0)
 
     def observe(self, posterior_sum: Tensor, logits: Tensor, candidates: Tensor) -> Tensor:
-        return posterior_sum + logits.softmax(-1)
+        return posterior_sum + softmax(logits)
 
     def remove(self, candidates: Tensor, state: PopState) -> tuple[Tensor, Tensor]:
         margin = _margin_to_best(state.posterior_sum, candidates)

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from oneof.candidates.mask import posterior, restrict, uniform
+from oneof.candidates.mask import log_softmax, posterior, restrict, softmax, uniform
 from oneof.candidates.read import read
 
 SETS = [["cat", "dog"], ["dog"], ["cat", "fox"]]
@@ -141,6 +141,21 @@ def masks():
 def test_lists_of_labels_round_trip(mask):
     lists = [np.flatnonzero(row).tolist() for row in mask]
     np.testing.assert_array_equal(read(lists, classes=range(mask.shape[1])).mask, mask)
+
+
+@pytest.mark.parametrize("c", [2, 10, 15, 16, 40])
+@pytest.mark.parametrize("shape", [(), (7,), (3, 7)])
+def test_softmax_is_that_of_torch_in_the_layout_of_the_logits(c, shape):
+    logits = 10 * torch.randn(*shape, c, dtype=torch.float64, generator=torch.Generator().manual_seed(c))
+    logits[..., 1] = -torch.inf
+    torch.testing.assert_close(softmax(logits), logits.softmax(-1))
+    torch.testing.assert_close(log_softmax(logits), logits.log_softmax(-1))
+    assert softmax(logits).is_contiguous()
+    if len(shape) == 2:  # stacks of networks give such logits
+        transposed = logits.mT.contiguous().mT
+        torch.testing.assert_close(softmax(transposed), logits.softmax(-1))
+        if c < 16:
+            assert softmax(transposed).stride() == transposed.stride()
 
 
 @given(masks(), st.integers(0, 2**31))

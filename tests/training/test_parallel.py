@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import sys
 
 import numpy as np
 import pytest
 import torch
+from joblib.externals.loky import get_reusable_executor
 from threadpoolctl import threadpool_info
 
 from oneof.storage.cores import cores
@@ -25,6 +27,14 @@ def describe(job: int) -> tuple[int, int, int]:
 
 def is_writable(array: np.ndarray) -> bool:
     return bool(torch.as_tensor(array).sum() >= 0) and array.flags.writeable
+
+
+def is_deterministic(job: int) -> bool:
+    return torch.are_deterministic_algorithms_enabled()
+
+
+def has_compiler(job: int) -> bool:
+    return "torch._inductor" in sys.modules
 
 
 def refuse(job: int) -> None:
@@ -76,3 +86,19 @@ def test_workers_that_were_started_before_do_the_jobs():
 def test_large_arrays_are_writable_in_workers():
     large = np.zeros(2**18)  # beyond a megabyte, joblib maps it into memory
     assert map_jobs(is_writable, [large, large], n_jobs=2) == [True, True]
+
+
+def test_workers_do_not_load_the_compiler_of_torch():
+    """It takes each of them a second, and a table needs none."""
+    get_reusable_executor().shutdown(wait=True)
+    assert not any(map_jobs(has_compiler, range(2), n_jobs=2))
+
+
+def test_workers_are_as_deterministic_as_this_process():
+    before = torch.are_deterministic_algorithms_enabled()
+    try:
+        for mode in (True, False):
+            torch.use_deterministic_algorithms(mode)
+            assert map_jobs(is_deterministic, range(2), n_jobs=2) == [mode, mode]
+    finally:
+        torch.use_deterministic_algorithms(before)

@@ -4,6 +4,7 @@
 They accept any leading axes.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+
+MIN_VECTOR = 16  # numbers of single precision in the widest register of a CPU
 
 
 def check_mask(candidates: Tensor) -> None:
@@ -63,7 +66,34 @@ def posterior(logits: Tensor, candidates: Tensor) -> Tensor:
     >>> posterior(torch.tensor([1.0, 900.0, 1.0]), torch.tensor([True, False, True]))
     tensor([0.5000, 0.0000, 0.5000])
     """
-    return masked(logits, candidates).softmax(-1)
+    return softmax(masked(logits, candidates))
+
+
+def softmax(logits: Tensor) -> Tensor:
+    """Return the softmax over the labels [..., c].
+
+    >>> softmax(torch.tensor([[0.0, 0.0], [900.0, 1.0]]))
+    tensor([[0.5000, 0.5000],
+            [1.0000, 0.0000]])
+    """
+    return _over_labels(torch.softmax, logits)
+
+
+def log_softmax(logits: Tensor) -> Tensor:
+    """Return the logarithm of the softmax over the labels [..., c]."""
+    return _over_labels(torch.log_softmax, logits)
+
+
+def _over_labels(function: Callable[[Tensor, int], Tensor], logits: Tensor) -> Tensor:
+    """Return function(logits, axis of the labels), with the memory layout of the logits.
+
+    Along the last axis a CPU computes fewer than MIN_VECTOR numbers one at a time, along another one it computes many rows at once: for
+    ten labels that is ten times as fast.
+    """
+    if logits.device.type != "cpu" or logits.dim() < 2 or logits.shape[-1] >= MIN_VECTOR:
+        return function(logits, -1)
+    result = function(logits.mT, -2).mT
+    return result.contiguous() if logits.is_contiguous() else result
 
 
 def masked(logits: Tensor, candidates: Tensor) -> Tensor:

@@ -6,13 +6,13 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from oneof.candidates.mask import posterior, restrict, uniform
+from oneof.candidates.mask import log_softmax, posterior, restrict, uniform
 from oneof.methods.base import Method
 
 
 def weighted_cross_entropy(logits: Tensor, weights: Tensor) -> Tensor:
     """Cross-entropy against weights [..., c] that sum to one: - sum_j w_j log p_j."""
-    return -(weights * logits.log_softmax(-1)).sum(-1)
+    return -(weights * log_softmax(logits)).sum(-1)
 
 
 @dataclass(frozen=True)

@@ -173,7 +173,8 @@ def _observe_all_rows(data: TrainingData, state: State) -> None:
     """Let POP observe the networks as they are now on every training row, block by block."""
     t, m = data.rows.shape
     with state.predictor.eval_mode():
-        for block in torch.arange(m, device=data.rows.device).split(block_size(data.x, t)):  # type: ignore[no-untyped-call]
+        size = block_size(data.x, t, data.rows.device)
+        for block in torch.arange(m, device=data.rows.device).split(size):  # type: ignore[no-untyped-call]
             index = flat_index(block.expand(t, -1), m)
             rows = gather_rows(data.rows, index)
             candidates = data.visible_candidates(gather_rows(state.candidates, index), rows)

@@ -108,7 +108,8 @@ def _import_torch() -> None:
 def _run_in_worker(function: Callable[[Any], Any], dtype: torch.dtype, deterministic: bool, job: Any) -> Any:
     """Run a job with the settings of torch in the process that sent it."""
     torch.set_default_dtype(dtype)
-    torch.use_deterministic_algorithms(deterministic)
+    if torch.are_deterministic_algorithms_enabled() != deterministic:  # setting it loads torch's compiler, for a second
+        torch.use_deterministic_algorithms(deterministic)
     return function(job)
 
 

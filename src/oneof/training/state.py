@@ -100,7 +100,7 @@ class Fit:
         features = as_features(values, self.history["loss"].dtype, device, self.eval_transform)
         blocks = []
         with self.stack.eval_mode():
-            for block in features.split(block_size(features, self.stack.t)):
+            for block in features.split(block_size(features, self.stack.t, device)):
                 inputs = self._transform(block.to(device))
                 blocks.append(first(self.stack(inputs)))
         return torch.cat(blocks, dim=1)

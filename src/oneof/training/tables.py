@@ -26,4 +26,5 @@ def gather_rows(values: Tensor, index: Tensor) -> Tensor:
 
 def scatter_rows_(values: Tensor, index: Tensor, rows: Tensor) -> None:
     """Write rows [t, b, ...] to contiguous values [t, n, ...] at a `flat_index` [t, b], in place."""
-    values.flatten(0, 1).index_copy_(0, index.reshape(-1), rows.flatten(0, 1))
+    flat = values.view(-1, *values.shape[2:])  # not `flatten`, which would write to a copy of others
+    flat.index_copy_(0, index.reshape(-1), rows.flatten(0, 1))

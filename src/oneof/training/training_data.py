@@ -27,7 +27,10 @@ from oneof.training.tables import flat_index, gather_rows
 from oneof.training.trials import Training, Trial
 
 WORTH_COMPILING = 20_000  # steps of LeNet save what compiling it takes: docs/decisions/0004-speed-on-the-card.md
-_EVAL_VALUES = 2**23  # inputs of a block in evaluation, of all trials together: some megabytes, so that layers fit too
+CPU_EVAL_ROWS = (
+    256  # of a block in evaluation: as in training, so that layers stay in the cache, and their memory is used again
+)
+_EVAL_VALUES = 2**23  # inputs of a block on a GPU, of all trials together: some megabytes, so that layers fit too
 
 
 class TrainingData(NamedTuple):
@@ -157,7 +160,7 @@ class TrainingData(NamedTuple):
 
     def outputs(self, stack: Stack, rows: Tensor, part: str = "") -> Tensor:
         """Return outputs of the networks, or of a part, for the rows of all processes, of which this one computes `rows`."""
-        size = block_size(self.x, len(rows))
+        size = block_size(self.x, len(rows), rows.device)
         blocks = []
         with stack.eval_mode():
             for start in range(0, max(rows.shape[1], 1), size):
@@ -197,8 +200,10 @@ def batch_of_rank(batch: int, n_ranks: int) -> int:
     return max(min(2, batch), -(-batch // n_ranks))
 
 
-def block_size(x: Features, t: int) -> int:
+def block_size(x: Features, t: int, device: torch.device) -> int:
     """Return how many rows t networks are evaluated on at once."""
+    if device.type == "cpu":
+        return CPU_EVAL_ROWS
     return max(1, _EVAL_VALUES // (x[0].numel() * t))
 
 
