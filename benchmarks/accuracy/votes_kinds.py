@@ -319,7 +319,7 @@ def resolve(task: Task, seed: int) -> Floats:
     # In place of learners: the kernel regression or, where held-out votes do not choose it, a linear one.
     learned = found.evidence.neighbours
     if learned is None:
-        learned = found.evidence.beside_features.predictions[-1]
+        learned = found.evidence.vote_model.predictions[-1]
     predictions = Predictions.from_single_model(learned.astype(np.float32), found.candidates)
     resolved = resolve_labels(replace(data, votes=found.evidence), predictions, found.candidates)
     return np.asarray(resolved.distribution, dtype=np.float64)
