@@ -89,16 +89,35 @@ def confusion_loops(
     return pi
 
 
-def silence_is_informative(w: dict[tuple[int, str, str], float], speakers: dict[str, str], n: int) -> bool:
-    """Speakers cast most votes, and their number varies over the items as if each spoke independently, or more."""
+def silence_is_informative(
+    w: dict[tuple[int, str, str], float], speakers: dict[str, str], n: int, n_silent: int
+) -> bool:
+    """Speakers cast most votes, and their number, or that of all, varies over the items as if each spoke independently, or more."""
     by_speakers = sum(x for (_, a, _), x in w.items() if a in speakers)
     if by_speakers <= sum(w.values()) / 2:
         return False
-    spoken = [sum(1 for (o, a, _) in w if o == i and a in speakers) for i in range(n)]
-    rates = [sum(1 for (_, who, _) in w if who == a) / n for a in speakers]
-    variance = sum(k * k for k in spoken) / n - (sum(spoken) / n) ** 2
+    if varies(w, set(speakers), n + n_silent, 0.5):
+        return True
+    mean = len({(i, a) for i, a, _ in w}) / n
+    if n_silent:
+        return False
+    if mean <= 1.01:
+        return varies(w, {a for _, a, _ in w}, n, 0.5)
+    low, high = 1e-6, mean  # the rate of a Poisson count that is not zero and has this mean
+    for _ in range(100):
+        rate = (low + high) / 2
+        low, high = (rate, high) if rate / (1 - np.exp(-rate)) < mean else (low, rate)
+    return varies(w, {a for _, a, _ in w}, n, 0.5 * (1 + rate - mean))
+
+
+def varies(w: dict[tuple[int, str, str], float], who: set[str], n: int, least: float) -> bool:
+    """The number of these annotators on an item has at least this variance, relative to independent ones."""
+    pairs = {(i, a) for i, a, _ in w if a in who}
+    count = [sum(1 for o, _ in pairs if o == i) for i in range(n)]
+    rates = [sum(1 for _, b in pairs if b == a) / n for a in who]
+    variance = sum(k * k for k in count) / n - (sum(count) / n) ** 2
     independent = sum(rate * (1 - rate) for rate in rates)
-    return independent > 0 and variance >= 0.5 * independent
+    return independent > 0 and variance >= least * independent
 
 
 def speaking_loops(
@@ -134,7 +153,7 @@ def em_loops(
     people, c = sorted({a for _, a in answers}), len(labels)
     given = {a: {label for (_, who, label) in w if who == a} for a in people}
     speakers = {a: next(iter(given[a])) for a in people if len(given[a]) == 1}
-    informative = silence_is_informative(w, speakers, n + n_silent)
+    informative = silence_is_informative(w, speakers, n, n_silent)
     T = [[0.1 + sum(x for (o, _, m), x in w.items() if o == i and m == label) for label in labels] for i in range(n)]
     T = [[x / sum(row) for x in row] for row in T]
     silent = [sum(T[i][j] for i in range(n)) / n for j in range(c)]
@@ -290,6 +309,40 @@ def test_one_coin_equals_plain_loops() -> None:
     np.testing.assert_allclose(fit_annotators(votes, model).posterior, expected, atol=1e-10)
 
 
+def shared_loops(answers: dict[tuple[int, str], str], n: int, labels: list[str], rounds: int) -> list[list[float]]:
+    """One confusion matrix of all annotators, one number at a time."""
+    c = len(labels)
+    T = [[0.1 + sum(label == m for (i, _), m in answers.items() if i == item) for label in labels] for item in range(n)]
+    T = [[x / sum(row) for x in row] for row in T]
+    for _ in range(rounds):
+        N = [[sum(T[i][j] for (i, _), m in answers.items() if m == labels[k]) for k in range(c)] for j in range(c)]
+        wrong = [sum(N[j][k] for j in range(c) if j != k) + 1 for k in range(c)]
+        pi = [[0.0] * c for _ in range(c)]
+        for j in range(c):
+            pi[j][j] = (N[j][j] + 1) / (sum(N[j]) + 2)
+            prior = [0.0 if k == j else wrong[k] / (sum(wrong) - wrong[j]) for k in range(c)]
+            total = sum(N[j]) - N[j][j] + 1
+            for k in range(c):
+                if k != j:
+                    pi[j][k] = (1 - pi[j][j]) * (N[j][k] + prior[k]) / total
+        m = [(sum(row[j] for row in T) + 1) / (n + c) for j in range(c)]
+        T = [list(m) for _ in range(n)]
+        for (i, _), label in answers.items():
+            for j in range(c):
+                T[i][j] *= pi[j][labels.index(label)]
+        T = [[x / sum(row) for x in row] for row in T]
+    return T
+
+
+def test_one_matrix_for_all_annotators_equals_plain_loops() -> None:
+    rng = np.random.default_rng(0)
+    answers = {(i, f"{a}"): "abc"[rng.integers(3)] for i in range(12) for a in range(4) if rng.random() < 0.7}
+    votes = long([(i, a, label) for (i, a), label in answers.items()])
+    model = Annotators(shared=True, correlation=0.0, tolerance=-1, rounds=4)
+    expected = shared_loops(answers, 12, votes.labels, 4)
+    np.testing.assert_allclose(fit_annotators(votes, model).posterior, expected, atol=1e-10)
+
+
 def test_with_two_votes_an_item_careful_people_still_count_more() -> None:
     ours, majority = [], []
     for seed in range(4):
@@ -342,7 +395,7 @@ def test_every_vote_is_held_out_once_and_answers_stay_whole() -> None:
 
 
 def test_the_score_is_what_is_known_of_held_out_votes_beyond_what_is_known_of_any_item() -> None:
-    votes, _ = simulated([0.5, 0.5], n=20)
+    votes, _ = simulated([0.5, 0.5], n=30, people=8)  # nobody gives only one label
     means = []
     for kept, out in folds(votes):
         fitted, logs = fit_annotators(kept, Annotators(tolerance=TOLERANCE)), []

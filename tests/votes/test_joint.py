@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from pyarrow import table
 
 from oneof.votes import Annotators, Choice, Votes, choose, fit_annotators, join, read_long
-from oneof.votes.joint import MAJORITY, ONE_COIN, Predict, joint_posterior, leave_answers_out, model_weights
+from oneof.votes.joint import MAJORITY, ONE_COIN, SHARED, Predict, joint_posterior, leave_answers_out, model_weights
 
 Floats = NDArray[np.float64]
 
@@ -57,7 +57,29 @@ def test_models_are_averaged_by_how_much_held_out_votes_prefer_them_to_the_major
     scores = {Choice(model, None, 0.0): 0.4, Choice(ONE_COIN, None, 0.0): 0.3, Choice(MAJORITY, None, 0.0): 0.3}
     joint = join(votes, scores=scores)
     fits = [fit_annotators(votes, each).posterior for each in (MAJORITY, ONE_COIN, model)]
-    np.testing.assert_allclose(joint.posterior, 0.45 * fits[0] + 0.4 * fits[1] + 0.15 * fits[2])
+    np.testing.assert_allclose(joint.posterior, 0.45 * fits[0] + 0.3 * fits[1] + 0.25 * fits[2])
+    np.testing.assert_allclose(joint.majority, fits[0])
+
+
+def test_confusions_that_all_annotators_share_do_not_take_weight_from_one_coin() -> None:
+    model = Annotators()
+    scores = {Choice(model, None, 0.0): 0.4, Choice(ONE_COIN, None, 0.0): 0.1, Choice(MAJORITY, None, 0.0): 0.1}
+    assert model_weights(scores, model)[ONE_COIN] == pytest.approx(0.1)
+    assert model_weights(scores | {Choice(SHARED, None, 0.0): 0.4}, model)[ONE_COIN] == pytest.approx(0.4)
+
+
+def test_the_majority_is_chosen_only_where_it_is_clearly_better() -> None:
+    """Of annotators who are equally accurate, forms differ by chance alone."""
+    rng = np.random.default_rng(1)
+    rows = [
+        (i, str(rng.integers(6)), "ab"[int(rng.random() < (0.8 if i % 2 else 0.2))]) for i in range(60) for _ in "xyz"
+    ]
+    item, annotator, label = zip(*rows, strict=True)
+    votes = read_long(table({"item": item, "annotator": annotator, "label": label}))
+    scores = choose(votes, {}, models=(MAJORITY, ONE_COIN))
+    (majority,) = choose(votes, {}, models=(MAJORITY,)).values()
+    assert majority > scores[Choice(ONE_COIN, None, 0.0)]
+    assert next(iter(scores)).model == ONE_COIN
 
 
 def test_the_majority_always_counts() -> None:

@@ -18,8 +18,8 @@ from oneof.ensemble.vote_prior import vote_prior
 from oneof.ensemble.with_votes import dataset_with_votes
 from oneof.learners.base import Predictions
 from oneof.learners.config import EnsembleConfig
-from oneof.votes import Votes, fit_annotators, join, read_long, summarise
-from oneof.votes.joint import MAJORITY, MODELS, choose
+from oneof.votes import Annotators, Votes, fit_annotators, join, read_long, summarise
+from oneof.votes.joint import MAJORITY, MODELS, TOLERANCE, choose, folds
 from oneof.votes.policies import Sets, union
 
 NAMES = ("ham", "spam")
@@ -123,6 +123,36 @@ def test_items_that_were_assigned_to_people_make_no_silence() -> None:
     fitted = fit_annotators(votes)
     assert fitted.confusions.is_speaker.all()
     assert not fitted.silence.any()
+
+
+def test_silence_counts_in_a_file_without_the_items_on_which_nobody_speaks() -> None:
+    """Few rules speak on an item, so that many items are missing and the number of votes varies little on the others."""
+    votes, _, _ = detectors(seed=0, n=600, false_alarms=0.05, each=2)
+    count = np.bincount(votes.item)
+    assert count.var() < 0.5 * count.mean()
+    assert fit_annotators(votes).silence.any()
+
+
+def test_a_rule_whose_vote_is_held_out_was_not_silent() -> None:
+    """By hand: the probability of each held-out vote on its item, of which the rule's silence is no part."""
+    votes, _, _ = detectors(seed=0, n=60)
+    model = Annotators()
+    expected = []
+    for kept, out in folds(votes):
+        fitted = fit_annotators(kept, replace(model, tolerance=TOLERANCE))
+        assert fitted.silence.any()
+        posteriors = {}
+        for i in np.unique(out.item):
+            posterior = fitted.posterior[i].copy()
+            for a in out.annotator[out.item == i]:
+                posterior /= 1 - fitted.confusions.speaking[a]
+            posteriors[i] = posterior / posterior.sum()
+        on_any_item = np.mean(list(posteriors.values()), axis=0)
+        for i, a, label in zip(out.item, out.annotator, out.label, strict=True):
+            pi = fitted.confusions.of(np.array([a]), np.array([label]))[0]
+            expected.append(np.log(posteriors[i] @ pi) - np.log(on_any_item @ pi))
+    (score,) = choose(votes, {}, models=[model]).values()
+    assert score == pytest.approx(np.mean(expected))
 
 
 def test_a_label_in_no_set_is_told() -> None:

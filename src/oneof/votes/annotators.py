@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
 from scipy.sparse import csr_array
 from scipy.special import softmax
 
@@ -27,6 +28,7 @@ _SPEAKER_PRIOR = 20.0  # pseudo-items by which a speaker's rates are shrunk to t
 _SPEAKING_ROUNDS = 3  # of EM that update rates of speaking; with more, classes with few rules are absorbed by others
 # Of the number of speakers per item, relative to independent speakers: below it, items were assigned.
 _MIN_DISPERSION = 0.5
+_MIN_MEAN_COUNT = 1.01  # of speakers per item; with fewer, their number hardly varies whatever the cause
 _EPS = 1e-3  # accuracies are clipped to [eps, 1 - eps]: nobody is certain
 _BLOCK_SIZE = 1 << 16  # numbers computed at a time, so that they stay in the cache
 
@@ -66,6 +68,8 @@ class Annotators:
         Give annotators an accuracy each and no more: all wrong labels are equally likely, and all classes equally frequent.
     pooled
         The same with one accuracy for all of them, so that the majority wins.
+    shared
+        Give all annotators the same confusion matrix: what one of them takes for another label, all do.
     tolerance
         Stop when a round moves at most this much of an item's mass, on average.
     rounds
@@ -76,6 +80,7 @@ class Annotators:
     correlation: float = CORRELATION
     one_coin: bool = False
     pooled: bool = False
+    shared: bool = False
     tolerance: float = 1e-5
     rounds: int = 200
 
@@ -85,15 +90,41 @@ class Annotators:
         return self.one_coin or self.pooled
 
     @property
+    def has_own_confusions(self) -> bool:
+        """Return whether every annotator has a confusion matrix."""
+        return not self.is_coin and not self.shared
+
+    @property
     def shape_strength(self) -> float:
         """Return k, which is infinite where the shape is all that there is."""
-        return np.inf if self.is_coin else self.strength
+        return self.strength if self.has_own_confusions else np.inf
 
     def __post_init__(self) -> None:
         if not self.strength > 0:
             raise ValueError(f"strength must be positive; got {self.strength}.")
         if not 0 <= self.correlation <= 1:
             raise ValueError(f"correlation must lie in [0, 1]; got {self.correlation}.")
+
+
+class Shape(NamedTuple):
+    """Confusions of few parameters: B_ajl."""
+
+    accuracy_by_label: Floats  # [a, c] r_aj
+    error_labels: Floats  # [a, c] u_al
+    shared_errors: Floats | None = None  # [c, c] wrong labels of all annotators, by true label; replaces u_al
+
+    def of(self, annotator: Integers, label: Integers) -> Floats:
+        """Return the probability [k, c] that annotators [k] give labels [k], for every true label."""
+        accuracy = self.accuracy_by_label[annotator]
+        rows = np.arange(len(label))
+        if self.shared_errors is None:
+            error_labels = self.error_labels[annotator]
+            of_wrong = error_labels[rows, label][:, None] / np.maximum(1 - error_labels, 1e-12)
+        else:
+            of_wrong = self.shared_errors[:, label].T
+        shape: Floats = (1 - accuracy) * of_wrong
+        shape[rows, label] = accuracy[rows, label]
+        return shape
 
 
 class Confusions(NamedTuple):
@@ -103,8 +134,7 @@ class Confusions(NamedTuple):
     pair: Integers  # [q] annotator * c + label, ascending
     pair_counts: Floats  # [q, c] N_ajl of the pair (a, l) for every true label j
     true_counts: Floats  # [a, c] N_aj
-    accuracy_by_label: Floats  # [a, c] r_aj
-    error_labels: Floats  # [a, c] u_al
+    shape: Shape
     is_speaker: NDArray[np.bool_]  # [a] True: the annotator only ever gives one label
     speaking: Floats  # [a, c] f_a(j), for speakers
 
@@ -204,12 +234,8 @@ def fit_annotators(votes: Votes, model: Annotators = Annotators(), n_silent: int
         true_counts = by_annotator.T @ posterior
         item_counts = posterior.sum(0) + n_silent * silent_posterior
         item_frequencies = (item_counts + 1) / (n + n_silent + c)
-        if model.is_coin:
-            frequencies = np.full(c, 1 / c)
-            accuracy_by_label, error_labels = _coin_shape(pair, pair_counts, true_counts, model.pooled)
-        else:
-            frequencies = item_frequencies
-            accuracy_by_label, error_labels = _fit_shape(pair, label_counts, pair_counts, true_counts)
+        frequencies = np.full(c, 1 / c) if model.is_coin else item_frequencies
+        shape = _shape(model, pair, label_counts, pair_counts, true_counts)
         if n_rounds < _SPEAKING_ROUNDS:
             speaking = _speaking_rates(label_counts, speakers.is_speaker, true_counts, item_counts)
         confusions = Confusions(
@@ -217,8 +243,7 @@ def fit_annotators(votes: Votes, model: Annotators = Annotators(), n_silent: int
             pair=pair,
             pair_counts=pair_counts,
             true_counts=true_counts,
-            accuracy_by_label=accuracy_by_label,
-            error_labels=error_labels,
+            shape=shape,
             is_speaker=speakers.is_speaker,
             speaking=speaking,
         )
@@ -311,24 +336,46 @@ class _Speakers(NamedTuple):
 
 def _find_speakers(label_counts: Floats, by_annotator: Any, model: Annotators, n_silent: int) -> _Speakers:
     """Find the annotators who only ever give one label, from the weights of their votes by label [a, c] and by item [n, a]."""
-    is_speaker = np.logical_and((label_counts > 0).sum(1) == 1, not model.is_coin)
+    is_speaker = np.logical_and((label_counts > 0).sum(1) == 1, model.has_own_confusions)
     are_rules = label_counts[is_speaker].sum() > label_counts.sum() / 2  # else they are people who voted little
-    silence_counts = are_rules and _is_silence_informative(by_annotator[:, np.flatnonzero(is_speaker)], n_silent)
+    silence_counts = are_rules and _is_silence_informative(by_annotator, is_speaker, n_silent)
     return _Speakers(is_speaker, bool(silence_counts))
 
 
-def _is_silence_informative(by_speaker: Any, n_silent: int) -> bool:
-    """Return whether speakers [n, s] seem to have been free to speak on every item, as rules are.
+def _is_silence_informative(by_annotator: Any, is_speaker: NDArray[np.bool_], n_silent: int) -> bool:
+    """Return whether speakers seem to have been free to speak on every item, as rules are, from votes by item and annotator [n, a].
 
     Where items were assigned to annotators, as to people, the number of votes on an item varies less than if everybody spoke independently.
+    A file that lists no item without votes lacks those on which everybody was silent. The number varies less for that too, by as much as is known.
     """
-    n = by_speaker.shape[0] + n_silent
-    speaks = by_speaker > 0
-    n_speakers = np.asarray(speaks.sum(1)).ravel()
-    rate = np.asarray(speaks.sum(0)).ravel() / n
-    variance = (n_speakers**2).sum() / n - (n_speakers.sum() / n) ** 2
+    n_items = by_annotator.shape[0] + n_silent
+    if _is_dispersed(by_annotator[:, np.flatnonzero(is_speaker)], n_items, _MIN_DISPERSION):
+        return True
+    if n_silent > 0:
+        return False
+    mean_count = float((by_annotator > 0).sum() / n_items)
+    return _is_dispersed(by_annotator, n_items, _MIN_DISPERSION * _dispersion_without_zeros(mean_count))
+
+
+def _is_dispersed(by_annotator: Any, n_items: int, least: float) -> bool:
+    """Return whether the number of annotators [n, a] who vote on an item has at least this variance, relative to independent annotators."""
+    is_vote = by_annotator > 0
+    count = np.asarray(is_vote.sum(1)).ravel()
+    rate = np.asarray(is_vote.sum(0)).ravel() / n_items
+    variance = (count**2).sum() / n_items - (count.sum() / n_items) ** 2
     independent = (rate * (1 - rate)).sum()
-    return bool(independent > 0 and variance >= _MIN_DISPERSION * independent)
+    return bool(independent > 0 and variance >= least * independent)
+
+
+def _dispersion_without_zeros(mean: float) -> float:
+    r"""Return variance / mean of a Poisson count that is known to be positive, from its mean.
+
+    With the rate r of the count, the mean is r / (1 - exp(-r)), and variance / mean is 1 + r - mean.
+    """
+    if mean <= _MIN_MEAN_COUNT:
+        return 1.0
+    rate = brentq(lambda rate: rate / -np.expm1(-rate) - mean, 1e-6, mean)
+    return float(1 + rate - mean)
 
 
 def _speaking_rates(
@@ -355,26 +402,46 @@ def estimate_confusions(a: int, pair: Integers, pair_counts: Floats, model: Anno
     annotator, label = np.divmod(pair, c)
     true_counts = np.zeros((a, c))
     np.add.at(true_counts, annotator, pair_counts)
-    if model.is_coin:
-        accuracy_by_label, error_labels = _coin_shape(pair, pair_counts, true_counts, model.pooled)
-    else:
-        label_counts = np.zeros((a, c))
-        label_counts[annotator, label] = pair_counts.sum(1)
-        accuracy_by_label, error_labels = _fit_shape(pair, label_counts, pair_counts, true_counts)
+    label_counts = np.zeros((a, c))
+    label_counts[annotator, label] = pair_counts.sum(1)
     return Confusions(
         strength=model.shape_strength,
         pair=pair,
         pair_counts=pair_counts,
         true_counts=true_counts,
-        accuracy_by_label=accuracy_by_label,
-        error_labels=error_labels,
+        shape=_shape(model, pair, label_counts, pair_counts, true_counts),
         is_speaker=np.zeros(a, dtype=bool),
         speaking=np.full((a, c), 0.5),
     )
 
 
-def _coin_shape(pair: Integers, pair_counts: Floats, true_counts: Floats, pooled: bool) -> tuple[Floats, Floats]:
-    """Return an accuracy for every annotator, or the same for all, and equally frequent wrong labels, [a, c] each."""
+def _shape(model: Annotators, pair: Integers, label_counts: Floats, pair_counts: Floats, true_counts: Floats) -> Shape:
+    """Return the shape of the model, from expected votes."""
+    if model.shared:
+        return _shared_shape(pair, pair_counts, true_counts)
+    if model.is_coin:
+        return _coin_shape(pair, pair_counts, true_counts, model.pooled)
+    return _fit_shape(pair, label_counts, pair_counts, true_counts)
+
+
+def _shared_shape(pair: Integers, pair_counts: Floats, true_counts: Floats) -> Shape:
+    """Return the confusions of all annotators together, shrunk to wrong labels that are given whatever the truth."""
+    a, c = true_counts.shape
+    counts = np.zeros((c, c))  # [given, true]
+    np.add.at(counts, pair % c, pair_counts)
+    accuracy = _clip((np.diag(counts) + 1) / (counts.sum(0) + 2))
+    wrong = counts.T  # [true, given]
+    np.fill_diagonal(wrong, 0.0)
+    whatever_truth = np.tile(wrong.sum(0) + 1, (c, 1))
+    np.fill_diagonal(whatever_truth, 0.0)
+    whatever_truth /= np.maximum(whatever_truth.sum(1, keepdims=True), _EPS)
+    errors = wrong + whatever_truth
+    errors /= np.maximum(errors.sum(1, keepdims=True), _EPS)
+    return Shape(np.tile(accuracy, (a, 1)), np.full((a, c), 1 / c), errors)
+
+
+def _coin_shape(pair: Integers, pair_counts: Floats, true_counts: Floats, pooled: bool) -> Shape:
+    """Return an accuracy for every annotator, or the same for all, and equally frequent wrong labels."""
     a, c = true_counts.shape
     annotator, label = np.divmod(pair, c)
     correct = pair_counts[np.arange(len(pair)), label]
@@ -384,7 +451,7 @@ def _coin_shape(pair: Integers, pair_counts: Floats, true_counts: Floats, pooled
         correct_by_annotator = np.bincount(annotator, weights=correct, minlength=a)
         accuracy = _shrink_accuracy(correct_by_annotator, true_counts, pooled_accuracy)
     clipped = np.maximum(_clip(accuracy), 1 / c)
-    return np.repeat(clipped[:, None], c, axis=1), np.full((a, c), 1 / c)
+    return Shape(np.repeat(clipped[:, None], c, axis=1), np.full((a, c), 1 / c))
 
 
 def _shrink_accuracy(correct: NDArray[Any], true_counts: Floats, pooled: float) -> Floats:
@@ -393,8 +460,8 @@ def _shrink_accuracy(correct: NDArray[Any], true_counts: Floats, pooled: float) 
     return shrunk
 
 
-def _fit_shape(pair: Integers, label_counts: Floats, pair_counts: Floats, true_counts: Floats) -> tuple[Floats, Floats]:
-    """Return the accuracies r_aj and the distributions of wrong labels u_al, [a, c] each."""
+def _fit_shape(pair: Integers, label_counts: Floats, pair_counts: Floats, true_counts: Floats) -> Shape:
+    """Return the accuracies r_aj and the distributions of wrong labels u_al."""
     a, c = true_counts.shape
     annotator, label = np.divmod(pair, c)
     correct = pair_counts[np.arange(len(label)), label]  # [q] expected votes for the true label
@@ -412,16 +479,12 @@ def _fit_shape(pair: Integers, label_counts: Floats, pair_counts: Floats, true_c
 
     pooled_error_labels = (wrong.sum(0) + 1) / (wrong.sum() + c)  # [c]
     error_labels = (wrong + c * pooled_error_labels) / (wrong.sum(1, keepdims=True) + c)
-    return odds / (1 + odds), error_labels
+    return Shape(odds / (1 + odds), error_labels)
 
 
 def _shrunk_probabilities(confusions: Confusions, annotator: Integers, label: Integers, counts: Floats) -> Floats:
     """Return pi_a(j -> l) of k pairs (a, l) with their counts [k, c], for every true label j, [k, c]."""
-    accuracy = confusions.accuracy_by_label[annotator]
-    error_labels = confusions.error_labels[annotator]
-    rows = np.arange(len(label))
-    shape = (1 - accuracy) * error_labels[rows, label][:, None] / np.maximum(1 - error_labels, 1e-12)
-    shape[rows, label] = accuracy[rows, label]
+    shape = confusions.shape.of(annotator, label)
     shrunk: Floats = shape
     if np.isfinite(confusions.strength):
         shrunk = (counts + confusions.strength * shape) / (confusions.true_counts[annotator] + confusions.strength)

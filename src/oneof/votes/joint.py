@@ -28,7 +28,10 @@ MAX_ONE_LABEL_SHARE = 0.1
 # tried: they would explain which second choices follow a first one, rather than the true labels.
 MAX_SPREAD = 0.25
 MIN_ANNOTATORS = 3  # with fewer, votes do not show which annotator errs more
-HELPFUL = 1.0  # standard errors by which features must predict held-out votes better than votes alone do
+HELPFUL = (
+    1.0  # standard errors by which features, or the majority, must predict held-out votes better than what they replace
+)
+MIN_POSTERIOR = 1e-300
 # Weight of the majority where held-out votes do not prefer the selected model to it. Annotators who make the same mistakes predict each other
 # as well as annotators who are right, so that the model which predicts votes best may predict the truth worse.
 _MAJORITY_WEIGHT = 0.6
@@ -130,9 +133,11 @@ Models = Sequence[Annotators]
 
 MAJORITY = Annotators(pooled=True)
 ONE_COIN = Annotators(one_coin=True)
+SHARED = Annotators(shared=True)
 MODELS = (
     MAJORITY,
     ONE_COIN,
+    SHARED,
     Annotators(strength=3.0),
     Annotators(strength=10.0),
     Annotators(strength=30.0),
@@ -158,6 +163,8 @@ class Joint(NamedTuple):
     feature_probabilities: Floats | None  # [n, c] probabilities from the features alone, where they help
     fitted: AnnotatorFit
     choice: Choice
+    annotators: Annotators  # the best model but SHARED, to be fitted together with shared mistakes
+    majority: Floats  # [n, c] posterior by MAJORITY
     tried: list[dict[str, Any]]  # all settings with their scores, best first
 
 
@@ -183,7 +190,8 @@ def choose(
     -------
     dict of Choice to float
         Scores, best first; empty where no vote can be held out. From the score of a choice with features, the standard error of
-        what they add is subtracted, so that features which may be noise are not chosen.
+        what they add is subtracted, so that features which may be noise are not chosen. So is the standard error of what the majority
+        adds to the next best model where it is the best, since it counts in the average anyway.
     """
     vote_folds = list(folds(votes, seed=seed))
     if not vote_folds:
@@ -197,15 +205,21 @@ def choose(
         gains_of_votes[choice] = np.concatenate(gains, axis=1)[0]
         scores[choice] = float(gains_of_votes[choice].mean())
     best = max(scores, key=lambda choice: scores[choice])
+    if best.model == MAJORITY and len(scores) > 1:
+        runner_up = max(scores, key=lambda choice: (choice != best, scores[choice]))
+        scores[best] -= HELPFUL * _standard_error(gains_of_votes[best] - gains_of_votes[runner_up])
+        best = max(scores, key=lambda choice: scores[choice])
     with_features = _choices_with_features(best.model, predictions)
     if with_features:
         by_fold = [_gains(train, held_out, predictions, with_features, n_silent) for train, held_out in vote_folds]
         for choice, gains in zip(with_features, np.concatenate(by_fold, axis=1), strict=True):
-            difference = gains - gains_of_votes[best]
-            standard_error = difference.std() / len(difference) ** 0.5
-            scores[choice] = float(gains.mean() - HELPFUL * standard_error)
+            scores[choice] = float(gains.mean()) - HELPFUL * _standard_error(gains - gains_of_votes[best])
     best_first = sorted(scores.items(), key=lambda choice_and_score: -choice_and_score[1])
     return dict(best_first)
+
+
+def _standard_error(differences: Floats) -> float:
+    return float(differences.std() / len(differences) ** 0.5)
 
 
 def _models_for(votes: Votes, models: Models) -> Models:
@@ -215,7 +229,7 @@ def _models_for(votes: Votes, models: Models) -> Models:
     if _spread_of_answers(votes) > MAX_SPREAD:
         return [model for model in models if model in (MAJORITY, ONE_COIN)]
     if _one_label_share(votes) > MAX_ONE_LABEL_SHARE:
-        return [model for model in models if model != ONE_COIN]
+        return [model for model in models if model not in (ONE_COIN, SHARED)]
     return models
 
 
@@ -292,10 +306,13 @@ def join(
     choice = next(iter(scores), without_scores)
     fitted = fit_annotators(votes, choice.model, n_silent)
     votes_alone = np.zeros_like(fitted.posterior)
+    majority = fitted.posterior
     likelihood = np.zeros_like(fitted.likelihood)
     for model, weight in model_weights(scores, choice.model).items():
         model_fit = fitted if model == choice.model else fit_annotators(votes, model, n_silent)
         votes_alone += weight * model_fit.posterior
+        if model == MAJORITY:
+            majority = model_fit.posterior
         likelihood += weight * softmax(model_fit.likelihood, axis=1)
     likelihood /= likelihood.max(1, keepdims=True)
 
@@ -310,15 +327,30 @@ def join(
     prior = likelihood**_TRAINING_POWER
     prior /= prior.sum(1, keepdims=True)
     tried = [_describe(tried_choice, score) for tried_choice, score in scores.items()]
-    return Joint(posterior, votes_alone, likelihood, prior, feature_probabilities, fitted, choice, tried)
+    return Joint(
+        posterior=posterior,
+        votes_alone=votes_alone,
+        likelihood=likelihood,
+        prior=prior,
+        feature_probabilities=feature_probabilities,
+        fitted=fitted,
+        choice=choice,
+        annotators=_best_but_shared(scores, choice.model),
+        majority=majority,
+        tried=tried,
+    )
 
 
 def model_weights(scores: Mapping[Choice, float], chosen: Annotators) -> dict[Annotators, float]:
     r"""Return the weights of the models that are averaged; they sum to 1.
 
         majority:    0.6 (1 - r),   r = (score of the chosen model - score of the majority) / score of the chosen model, in [0, 0.75]
-        one coin:    0.4 where it was compared, else 0
+        one coin:    0.4 (1 - s) where it was compared, else 0
+                     s: the same, of the better of one coin and SHARED instead of the majority, in [0, 1]
         chosen:      the rest
+
+    s is what confusions of one annotator that others do not have add. Confusions that all of them share may be right labels of items that are
+    not what they seem, and one coin does not believe in them.
 
     Parameters
     ----------
@@ -332,18 +364,32 @@ def model_weights(scores: Mapping[Choice, float], chosen: Annotators) -> dict[An
     >>> best = Annotators(strength=10.0)
     >>> scores = {Choice(best, None, 0.0): 0.4, Choice(ONE_COIN, None, 0.0): 0.3, Choice(MAJORITY, None, 0.0): 0.2}
     >>> [round(weight, 2) for weight in model_weights(scores, best).values()]
-    [0.3, 0.4, 0.3]
+    [0.3, 0.3, 0.4]
     """
-    best_score = scores.get(Choice(chosen, None, 0.0), 0.0)
-    majority_score = scores.get(Choice(MAJORITY, None, 0.0), 0.0)
-    advantage = 0.0
-    if best_score > 0:
-        advantage = min((best_score - majority_score) / best_score, _MAX_ADVANTAGE)
-    weights = {MAJORITY: _MAJORITY_WEIGHT * (1 - advantage)}
-    if Choice(ONE_COIN, None, 0.0) in scores:
-        weights[ONE_COIN] = _ONE_COIN_WEIGHT
+    of_model = {choice.model: score for choice, score in scores.items() if choice.features is None}
+    best_score = of_model.get(chosen, 0.0)
+    majority_score = of_model.get(MAJORITY, 0.0)
+    weights = {MAJORITY: _MAJORITY_WEIGHT * (1 - min(_advantage(best_score, majority_score), _MAX_ADVANTAGE))}
+    if ONE_COIN in of_model:
+        alike = max(of_model[ONE_COIN], of_model.get(SHARED, -np.inf))
+        weights[ONE_COIN] = _ONE_COIN_WEIGHT * (1 - _advantage(best_score, alike))
     weights[chosen] = weights.get(chosen, 0.0) + 1 - sum(weights.values())
     return weights
+
+
+def _best_but_shared(scores: Mapping[Choice, float], chosen: Annotators) -> Annotators:
+    """Return the best model but SHARED, or the chosen one where no other was compared."""
+    for choice in scores:
+        if choice.features is None and choice.model != SHARED:
+            return choice.model
+    return chosen
+
+
+def _advantage(best_score: float, score: float) -> float:
+    """Return by which share of the best score another is lower, in [0, 1]."""
+    if best_score <= 0:
+        return 0.0
+    return min((best_score - score) / best_score, 1.0)
 
 
 def _describe(choice: Choice, score: float) -> dict[str, Any]:
@@ -351,6 +397,7 @@ def _describe(choice: Choice, score: float) -> dict[str, Any]:
     return {
         "one_coin": choice.model.one_coin,
         "pooled": choice.model.pooled,
+        "shared": choice.model.shared,
         "strength": choice.model.strength,
         "features": choice.features,
         "sharpness": choice.inverse_temperature,
@@ -376,6 +423,7 @@ def _gains(train: Votes, held_out: Votes, predictions: Predictions, choices: Seq
 
     The second term removes what is gained by assigning all items to one class, or by modelling a habit. That an annotator who always
     gives l gives l again is not informative; the choice of the items is. Votes that share an answer count in proportion.
+    A rule whose vote is held out was not silent, so its silence is taken out of T.
     """
     fitted = fit_annotators(train, replace(choices[0].model, tolerance=TOLERANCE), n_silent)
     vote_probabilities = fitted.confusions.of(held_out.annotator, held_out.label)  # [h, c]
@@ -384,7 +432,11 @@ def _gains(train: Votes, held_out: Votes, predictions: Predictions, choices: Seq
     for name in {choice.features for choice in choices}:
         if name is not None:
             feature_scores[name] = predictions[name](softmax(fitted.likelihood, axis=1))[items]
-    fitted = fitted._replace(likelihood=fitted.likelihood[items], posterior=fitted.posterior[items])
+    unsilenced = _silence_of_held_out(held_out, fitted)[items]
+    fitted = fitted._replace(
+        likelihood=fitted.likelihood[items] - unsilenced,
+        posterior=softmax(np.log(np.maximum(fitted.posterior[items], MIN_POSTERIOR)) - unsilenced, axis=1),
+    )
     weight = held_out.share / held_out.share.mean()
     gains = []
     for choice in choices:
@@ -393,3 +445,13 @@ def _gains(train: Votes, held_out: Votes, predictions: Predictions, choices: Seq
         on_any_item = vote_probabilities @ posterior.mean(0)
         gains.append(weight * (np.log(np.maximum(on_item, 1e-12)) - np.log(np.maximum(on_any_item, 1e-12))))
     return np.array(gains)
+
+
+def _silence_of_held_out(held_out: Votes, fitted: AnnotatorFit) -> Floats:
+    """Return what the silence of annotators whose votes are held out added to the log-likelihood of each item [n, c]."""
+    logs = np.zeros((len(held_out.items), len(held_out.labels)))
+    if fitted.silence.any():
+        by_speaker = np.flatnonzero(fitted.confusions.is_speaker[held_out.annotator])
+        rates = fitted.confusions.speaking[held_out.annotator[by_speaker]]
+        np.add.at(logs, held_out.item[by_speaker], held_out.share[by_speaker, None] * np.log1p(-rates))
+    return logs
