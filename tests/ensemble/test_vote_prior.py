@@ -35,3 +35,27 @@ def test_of_many_items_a_sample_chooses(monkeypatch: pytest.MonkeyPatch) -> None
     assert np.isnan(some.evidence.neighbours).all(1).sum() == 100
     assert some.joint.posterior.shape == (400, 3)
     assert (some.joint.posterior.argmax(1) == truth).mean() > (some.joint.fitted.posterior.argmax(1) == truth).mean()
+
+
+def test_features_and_majority_resist_a_habit_of_most_people() -> None:
+    """Learners take two classes for each other in a third of the cases; features tell the classes apart, and most votes are right."""
+    rng = np.random.default_rng(0)
+    n = 400
+    truth = rng.choice(4, size=n, p=[0.4, 0.3, 0.2, 0.1])
+    taken_for = np.array([1, 0, 2, 3])
+    x = 0.8 * rng.normal(size=(4, 10))[truth] + rng.normal(size=(n, 10))
+    rows = []
+    for item in range(n):
+        for person in rng.permutation(20)[:3]:
+            label = taken_for[truth[item]] if rng.random() < 0.35 else truth[item]
+            rows.append((item, f"{person}", "abcd"[label if rng.random() < 0.8 else rng.integers(4)]))
+        if rng.random() < 0.2:
+            rows.append((item, f"expert {rng.integers(3)}", "abcd"[truth[item]]))
+    items, annotators, labels = zip(*rows, strict=True)
+    votes = read_long(table({"item": items, "annotator": annotators, "label": labels}))
+    model = vote_prior(x, votes, np.arange(n)).evidence.vote_model
+    assert model is not None
+    posterior = model.posterior([np.full((n, 4), 0.25)])
+    counts = np.zeros((n, 4))
+    np.add.at(counts, (votes.item, votes.label), 1)
+    assert (posterior.argmax(1) == truth).mean() > (counts.argmax(1) == truth).mean() + 0.1

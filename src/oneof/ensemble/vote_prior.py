@@ -22,7 +22,7 @@ from oneof.learners.ridge import leave_one_out_ridge
 from oneof.learners.scaling import scale
 from oneof.methods import BalancedProden
 from oneof.votes.ballots import Votes
-from oneof.votes.dawid_skene import vote_counts
+from oneof.votes.dawid_skene import shares, vote_counts
 from oneof.votes.joint import Joint, Predict, choose, join, leave_answers_out
 from oneof.votes.shared_mistakes import SharedMistakesModel, log_likelihood_of_rules
 
@@ -103,7 +103,10 @@ def vote_prior(
 def _shared_mistakes_model(
     x: NDArray[Any], votes: Votes, item: NDArray[np.intp], row_of_item: NDArray[np.intp], joint: Joint
 ) -> SharedMistakesModel | None:
-    """Return votes and predictions by kernel and linear regressions on x [m, d], the rows of these items [m]; None without features."""
+    """Return votes and predictions by kernel and linear regressions on x [m, d], the rows of these items [m]; None without features.
+
+    Linear regressions learn from the likelihood by the chosen model, and from shares of the votes, which trust the majority.
+    """
     if not x.size:
         return None
     fitted = joint.fitted
@@ -114,17 +117,22 @@ def _shared_mistakes_model(
     rows = np.arange(len(x))[:MAX_REGRESSION_ROWS]
     regression = leave_one_out_ridge(x[rows])
     targets = softmax(fitted.likelihood[item[rows]], axis=1)
-    for ridge in LINEAR_RIDGES:
-        probabilities = uniform.copy()
-        probabilities[item[rows]] = softmax(LINEAR_INVERSE_TEMPERATURE * regression(ridge, targets), axis=1)
-        predictions.append(probabilities)
+    vote_shares = shares(votes, 0.0)[item[rows]]
+    for of_rows in (targets, vote_shares):
+        for ridge in LINEAR_RIDGES:
+            probabilities = uniform.copy()
+            probabilities[item[rows]] = softmax(LINEAR_INVERSE_TEMPERATURE * regression(ridge, of_rows), axis=1)
+            predictions.append(probabilities)
+    # EM starts where each label is what most people call so: from confusions by votes alone, a habit of most annotators may pass for the truth.
+    start = joint.majority * predictions[-1]
+    start /= start.sum(1, keepdims=True)
     by_people = votes.only(~fitted.confusions.is_speaker[votes.annotator])
     return SharedMistakesModel(
         votes=by_people,
         row=row_of_item,
         predictions=predictions,
-        start=joint.votes_alone,
-        annotators=joint.choice.model,
+        start=start,
+        annotators=joint.annotators,
         fixed=log_likelihood_of_rules(votes, fitted),
         columns=range(len(votes.labels)),
     )
