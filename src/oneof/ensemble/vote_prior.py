@@ -23,6 +23,7 @@ from oneof.learners.scaling import scale
 from oneof.methods import BalancedProden
 from oneof.votes.ballots import Votes
 from oneof.votes.dawid_skene import shares, vote_counts
+from oneof.votes.dependence import discount_dependent
 from oneof.votes.joint import Joint, Predict, choose, join, leave_answers_out
 from oneof.votes.shared_mistakes import SharedMistakesModel, log_likelihood_of_rules
 
@@ -64,7 +65,8 @@ def vote_prior(
     rows = np.flatnonzero(item >= 0)
     row_items = item[rows]
     seen_rows = rows if observed is None else rows[observed[rows]]
-    joint = _fit_joint(x[seen_rows], votes, item[seen_rows], seed, n_silent=n - len(rows))
+    counted_votes = discount_dependent(votes)
+    joint = _fit_joint(x[seen_rows], counted_votes, item[seen_rows], seed, n_silent=n - len(rows))
     silence = np.exp(joint.fitted.silence - joint.fitted.silence.max())
     silent_posterior = joint.fitted.silent_posterior
     prior = np.tile(silent_posterior / silent_posterior.max(), (n, 1))  # else networks would balance the classes there
@@ -91,8 +93,8 @@ def vote_prior(
         likelihood=likelihood,
         posterior=np.maximum(posterior, MIN_PRIOR),
         neighbours=neighbours,
-        held_out=leave_answers_out(votes, joint.fitted, row_of_item, seed),
-        vote_model=_shared_mistakes_model(x[seen_rows], votes, item[seen_rows], row_of_item, joint),
+        held_out=leave_answers_out(counted_votes, joint.fitted, row_of_item, seed),
+        vote_model=_shared_mistakes_model(x[seen_rows], counted_votes, item[seen_rows], row_of_item, joint),
         counts=counts,
         vote_accuracy=float(np.average(joint.posterior[votes.item, votes.label], weights=votes.share)),
     )
