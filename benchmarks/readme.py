@@ -153,6 +153,9 @@ def made() -> dict[str, str]:
             *(ROOT / f"results/votes_{name}.jsonl" for name in ("tables", "cifar10n"))
         ),
         "votes-kinds-labels": votes_kinds.labels_section(read(votes_kinds.ROWS)),
+        "votes-kinds-fresh": votes_kinds.labels_section(
+            read(votes_kinds.ROWS), votes_kinds.FRESH, votes_kinds.FRESH_RIVALS
+        ),
         "votes-kinds-crowdlab": votes_kinds.crowdlab_section(read(votes_kinds.ROWS)),
         "votes-kinds-reliability": votes_kinds.reliability_section(read(votes_kinds.ROWS)),
         "cifar10h": cifar10n_tables.humans_table(read(ROOT / "results/votes_cifar10n.jsonl")),

@@ -547,17 +547,19 @@ def table(rows: list[Row], kinds: list[str]) -> str:
     return "\n".join(lines)
 
 
-PUBLISHED = range(410, 413)  # seeds that were looked at once
+PUBLISHED = range(410, 413)  # seeds with rows of all rivals
+FRESH = range(420, 423)  # seeds that were looked at once, after all of them
+FRESH_RIVALS = ("majority", "dawid-skene", "CROWDLAB")
 RIVALS = (
     "majority", "dawid-skene", "GLAD", "MMSR", "WAWA", "IWMV", "CROWDLAB", "annot-mix", "crowd layer", "annotator ensemble",
 )  # fmt: skip
 
 
-def means_of(rows: list[Row]) -> dict[str, dict[str, dict[str, float]]]:
-    """Return the mean of each figure over the published seeds, in percent: kind -> system -> figure."""
+def means_of(rows: list[Row], seeds: range = PUBLISHED) -> dict[str, dict[str, dict[str, float]]]:
+    """Return the mean of each figure over the seeds, in percent: kind -> system -> figure."""
     values: dict[str, dict[str, dict[str, list[float]]]] = {}
     for row in rows:
-        if row["seed"] in PUBLISHED:
+        if row["seed"] in seeds:
             figures = values.setdefault(row["kind"], {}).setdefault(row["system"], {})
             for name in ("right", "gap", "ece", "ece_band", "first_tenth"):
                 figures.setdefault(name, []).append(100 * row[name])
@@ -569,30 +571,30 @@ def means_of(rows: list[Row]) -> dict[str, dict[str, dict[str, float]]]:
     return means
 
 
-def labels_section(rows: list[Row]) -> str:
+def labels_section(rows: list[Row], seeds: range = PUBLISHED, rivals: tuple[str, ...] = RIVALS) -> str:
     """Return the share of labels that are right as Markdown, and by how much ours are short of the majority or of the best rival."""
-    lines = ["| votes | " + " | ".join(RIVALS) + " | oneof | short by |", "|---" * (len(RIVALS) + 3) + "|"]
-    means = means_of(rows)
+    lines = ["| votes | " + " | ".join(rivals) + " | oneof | short by |", "|---" * (len(rivals) + 3) + "|"]
+    means = means_of(rows, seeds)
     for kind, systems in means.items():
-        cells = [f"{systems[system]['right']:.1f}" if system in systems else "" for system in RIVALS]
-        lead = max(lead_of(rows, kind, system) - (0.5 if system == "majority" else 1.0) for system in RIVALS)
+        cells = [f"{systems[system]['right']:.1f}" if system in systems else "" for system in rivals]
+        lead = max(lead_of(rows, kind, system, seeds) - (0.5 if system == "majority" else 1.0) for system in rivals)
         cells += [f"**{systems['ours']['right']:.1f}**", f"{lead:.1f}" if lead > 0 else ""]
         lines.append(f"| {kind} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
-def lead_of(rows: list[Row], kind: str, rival: str) -> float:
+def lead_of(rows: list[Row], kind: str, rival: str, seeds: range = PUBLISHED) -> float:
     """Return by how many points more labels of a rival are right than ours, on the seeds that it has; ours has one on real votes."""
     right: dict[str, dict[int, float]] = {rival: {}, "ours": {}}
     for row in rows:
-        if row["kind"] == kind and row["system"] in right and row["seed"] in PUBLISHED:
+        if row["kind"] == kind and row["system"] in right and row["seed"] in seeds:
             right[row["system"]][row["seed"]] = 100 * row["right"]
     if not right[rival]:
         return -100.0
-    seeds = set(right[rival]) & set(right["ours"])
+    common_seeds = set(right[rival]) & set(right["ours"])
     if kind in REAL:
         return float(np.mean(list(right[rival].values()))) - float(np.mean(list(right["ours"].values())))
-    return float(np.mean([right[rival][seed] - right["ours"][seed] for seed in seeds]))
+    return float(np.mean([right[rival][seed] - right["ours"][seed] for seed in common_seeds]))
 
 
 def crowdlab_section(rows: list[Row]) -> str:
