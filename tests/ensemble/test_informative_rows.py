@@ -11,6 +11,7 @@ from oneof import PartialLabelClassifier
 from oneof.candidates.mask import Candidates
 from oneof.data.dataset import Dataset
 from oneof.data.encode import Encoding
+from oneof.ensemble.accuracy import sample_order
 from oneof.ensemble.informative_rows import MIN_INFORMATIVE, informative_rows
 from oneof.ensemble.pipeline import fit
 from oneof.learners.config import FitConfig
@@ -64,7 +65,9 @@ def test_rows_are_learned_from_where_anything_is_known_of_them(few_labels):
     full = np.flatnonzero(sets.all(1))
     gold = np.full(len(x), -1)
     gold[full[:5]] = labels[full[:5]]
-    rows = informative_rows(dataset(x, sets, gold=gold))
+    data = dataset(x, sets, gold=gold)
+    assert not set(full) & set(informative_rows(data))
+    rows = informative_rows(data, train_on_gold=True)
     assert set(full[:5]) <= set(rows)
     assert not set(full[5:]) & set(rows)
     prior = np.ones(sets.shape)
@@ -77,3 +80,17 @@ def test_with_next_to_no_labels_all_rows_are_learned_from(few_labels):
     sets = np.ones_like(sets)
     sets[: MIN_INFORMATIVE - 1, 0] = False
     assert len(informative_rows(dataset(x, sets))) == len(x)
+
+
+def test_the_accuracy_is_measured_on_unlabelled_rows_too(few_labels):
+    """Rows that a person labels to measure by are drawn from all rows; their labels teach nothing."""
+    x, labels, sets = few_labels
+    gold = np.full(len(x), -1)
+    sample = sample_order(len(x))[:60]
+    gold[sample] = labels[sample]
+    measured = fit(dataset(x, sets, gold=gold), FitConfig(seed=0))
+    plain = fit(dataset(x, sets), FitConfig(seed=0))
+    assert measured.accuracy.by == "gold labels"
+    n_measured = int(measured.accuracy.reason.split()[0])
+    assert n_measured > 50  # but for rows that all networks were trained on
+    assert measured.purified["probability"] == plain.purified["probability"]

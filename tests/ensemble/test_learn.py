@@ -113,7 +113,8 @@ def test_gold_labels_and_groups_mean_the_same_at_both_doors(tmp_path):
 def test_networks_hold_out_whole_groups():
     groups = np.arange(240) // 3
     clf = PartialLabelClassifier(random_state=3, n_estimators=3, epochs=2, learners=("networks",))
-    clf.fit(frame(), SETS, groups=groups)
+    sets = [labels if len(labels) < 4 else labels[:1] for labels in SETS]  # full sets are not trained on
+    clf.fit(frame(), sets, groups=groups)
     trained = clf.result_.purified["trained"].to_numpy().reshape(80, 3)  # networks that were trained on each row
     assert (trained == trained[:, :1]).all()
     assert set(trained[:, 0]) == {2, 3}

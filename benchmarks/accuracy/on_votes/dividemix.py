@@ -296,7 +296,7 @@ def _logits(training: Training, member: Member, images: Tensor) -> Tensor:
     """Return logits [n, c] of images as they are, in evaluation mode."""
     blocks = []
     with member.stack.eval_mode():
-        for block in images.split(block_size(images, 1)):  # type: ignore[no-untyped-call]
+        for block in images.split(block_size(images, 1, images.device)):  # type: ignore[no-untyped-call]
             inputs = training.normalise.apply(block, (None,))
             blocks.append(member.stack(inputs)[0])
     return torch.cat(blocks)

@@ -18,8 +18,8 @@ from oneof.training.parallel import Map
 MIN_INFORMATIVE = 20  # rows below which all rows are learned from
 
 
-def informative_rows(data: Dataset) -> IntArray:
-    """Return the rows to learn from, in ascending order: those whose set leaves a label out, and those with a true label.
+def informative_rows(data: Dataset, train_on_gold: bool = False) -> IntArray:
+    """Return the rows to learn from, in ascending order: those whose set leaves a label out, and with train_on_gold those with a gold label.
 
     All rows are returned of pictures, and with votes, counts or probabilities, which tell more than sets do.
 
@@ -37,8 +37,8 @@ def informative_rows(data: Dataset) -> IntArray:
     if data.are_pictures or data.has_prior:
         return np.arange(n)
     is_informative = ~data.reviewed_sets.all(axis=1)
-    is_informative |= data.gold != UNKNOWN
-    is_informative |= data.audit_labels != UNKNOWN
+    if train_on_gold:
+        is_informative |= data.gold != UNKNOWN
     rows = np.flatnonzero(is_informative)
     if len(rows) < MIN_INFORMATIVE:
         return np.arange(n)

@@ -102,11 +102,11 @@ class FittedStages(NamedTuple):
 def fit_ensemble(data: Dataset, context: Context, evaluation_gold: IntArray) -> FitResult:
     """Fit the learners of a context; `evaluation_gold` [n] measures the accuracy where it is known."""
     # 1. to 3. The learners and their weights. Rows whose set says nothing are predicted only.
-    rows = informative_rows(data)
+    rows = informative_rows(data, context.config.train_on_gold)
     if len(rows) == len(data):
         fitted = fit_learners(data, context)
     else:
-        fitted = fit_learners_on_rows(data, rows, context)
+        fitted = fit_learners_on_rows(data, rows, np.flatnonzero(evaluation_gold != UNKNOWN), context)
     learners = fitted.learners
     eval_rows = fitted.eval_rows
 
@@ -183,17 +183,28 @@ def fit_learners(data: Dataset, context: Context) -> FittedStages:
     )
 
 
-def fit_learners_on_rows(data: Dataset, rows: IntArray, context: Context) -> FittedStages:
-    """Fit the learners on some rows [m]; the others have predictions and sets as they were."""
+def fit_learners_on_rows(data: Dataset, rows: IntArray, measured: IntArray, context: Context) -> FittedStages:
+    """Fit the learners on some rows [m]; the others have predictions, and sets as they were.
+
+    The accuracy is estimated on rows of both kinds: of the others on those that are `measured`, whose true labels are known, unless rows
+    of their group were trained on.
+    """
     fitted = fit_learners(data.take(rows), take_context(context, rows))
     network_sets = data.reviewed_sets.copy()
     network_sets[rows] = fitted.networks.sets
     networks = fitted.networks._replace(sets=network_sets)
+    learners = [extend_to_all_rows(learner, rows, data, context.resources.map) for learner in fitted.learners]
+
+    others = np.setdiff1d(measured, rows)
+    others = others[~np.isin(data.groups[others], data.groups[rows])]
+    predicted = np.mean([learner.oof.mean[others] for learner in learners], axis=0)  # their own sets had no influence
+    cross_fitted = CrossFitScores(*(np.concatenate([scores, predicted]) for scores in fitted.cross_fitted))
     return fitted._replace(
         networks=networks,
-        learners=[extend_to_all_rows(learner, rows, data, context.resources.map) for learner in fitted.learners],
+        learners=learners,
         representation=represent_rows(data, networks),
-        eval_rows=rows[fitted.eval_rows],
+        eval_rows=np.concatenate([rows[fitted.eval_rows], others]),
+        cross_fitted=cross_fitted,
     )
 
 
@@ -226,7 +237,7 @@ def make_context(
         ensemble = replace(ensemble, learners=("networks",), kernel=None)  # other learners cannot use single pixels
     else:
         device = device_for(resources.device, *data.features.shape)
-        n_rows = len(informative_rows(data))
+        n_rows = len(informative_rows(data, config.train_on_gold))
         ensemble = ensemble.for_size(n_rows, len(data.classes)).for_width(data.features.shape[1])
     context = Context(
         config=replace(config, ensemble=ensemble, seed=seed),
