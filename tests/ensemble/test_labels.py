@@ -168,7 +168,10 @@ def test_a_person_is_asked_where_the_lead_is_small_or_the_set_misses_what_the_ne
     sets = np.array([[1, 1, 0], [1, 1, 1], [0, 1, 1]], dtype=bool)
     found = resolve(Predictions(p, np.ones(3, dtype=bool), np.where(sets, 1.0, 0.0)), sets, sets)
     assert found.label.tolist() == [0, 0, 1]
-    assert found.margin.astype(float).round(2).tolist() == [0.33, 0.1, 0.6]
+    assert found.margin.astype(float).round(2).tolist() == [0.32, 0.1, 0.01]
+    np.testing.assert_allclose(
+        found.distribution.sum(1), [0.9516, 1, 0.0155], atol=1e-4
+    )  # probability of holding the truth
     assert found.outside.tolist() == [-1, -1, 0]
     assert found.ask.tolist() == [False, True, True]
 

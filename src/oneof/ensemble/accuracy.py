@@ -31,6 +31,7 @@ IntArray = NDArray[np.intp]
 MIN_GOLD = 30  # gold labels of a random sample from which on they count in place of candidate sets
 GOLD_SAMPLE_ROWS = 50  # rows that are drawn for a person to label
 MIN_HELD_OUT = 100  # held-out rows below which sets give no interval
+MIN_AMBIGUOUS = 50  # sets of several labels below which they do not show how wrong ones come in
 LEARNED_STANDARD_ERRORS = 2.3  # by which sets must be met more often than shuffled ones
 MODEL_DIFFERENCE = 0.015  # by which all models on new rows may differ from those that held a row out
 MAX_INTERVAL = 0.25  # a wider interval is not worth showing
@@ -180,6 +181,18 @@ def estimate_accuracy(evaluated: HeldOutEval) -> AccuracyEstimate:
     return AccuracyEstimate("bound", None, 0.0, bound, bound, covering, "candidate sets", obstacle)
 
 
+def learned_nothing(evaluated: HeldOutEval) -> bool:
+    """Return whether enough held-out sets show that the predictions meet them no more often than shuffled ones.
+
+    Gold labels, which measure the accuracy, have no influence. With votes, counts or probabilities the labels do not rest on the
+    predictions alone, and the answer is no.
+    """
+    informative = evaluated.informative
+    if evaluated.has_prior or len(informative.gold) < MIN_HELD_OUT:
+        return False
+    return not _beats_shuffled_sets(informative)
+
+
 class LabelAccuracy(NamedTuple):
     """The share of resolved labels of the table that are right, measured on gold labels."""
 
@@ -280,7 +293,7 @@ def _obstacle_to_interval(evaluated: HeldOutEval) -> str | None:
         return f"only {m} held-out sets say something"
     if evaluated.candidates.shape[1] == 2:
         return "of two labels, sets show nothing that could be tested"
-    if n_ambiguous < MIN_HELD_OUT / 2:
+    if n_ambiguous < MIN_AMBIGUOUS:
         return f"only {n_ambiguous} sets have several labels, too few to test how wrong ones come in"
     return None
 

@@ -5,9 +5,9 @@
    agreement with the sets ranks the scalings; labels that another candidate clearly dominates are removed.
 3. Networks and linear models are trained on the sets, with the best scalings; trees and the user's own classifiers on the resulting soft
    labels; other trees on the sets alone. Every learner predicts rows that it was not trained on.
-4. Held-out sets weight the learners; their weighted mean, and the votes where there are any, resolve the label of every row.
-   Probabilities are lowered where features predict which wrong labels are in the sets.
-5. The accuracy on new rows is estimated from held-out predictions.
+4. Held-out sets weight the learners. The accuracy on new rows is estimated from held-out predictions.
+5. The learners' weighted mean, and the votes where there are any, resolve the label of every row. Probabilities are lowered where sets
+   seem to miss the true label, where features predict which wrong labels are in the sets, and where nothing was learned.
 
 No true label is used, except those that are given as gold.
 """
@@ -24,11 +24,13 @@ import pyarrow as pa
 from oneof.data.dataset import UNKNOWN, BoolArray, Dataset, FloatArray, IntArray, replace_by_gold
 from oneof.ensemble.accuracy import (
     GOLD_SAMPLE_ROWS,
+    MIN_AMBIGUOUS,
     MIN_GOLD,
     MIN_HELD_OUT,
     HeldOutEval,
     estimate_accuracy,
     gold_of_random_sample,
+    learned_nothing,
     sample_order,
 )
 from oneof.ensemble.calibrate import calibrate
@@ -45,7 +47,7 @@ from oneof.ensemble.learner_stages import (
 )
 from oneof.ensemble.model import Model
 from oneof.ensemble.noisy_sets import find_noisy_sets
-from oneof.ensemble.predictable_sets import MAX_ROWS, describe_share, explained_share, trust_in_labels
+from oneof.ensemble.predictable_sets import MAX_ROWS, MIN_TRUST, describe_share, explained_share, trust_in_labels
 from oneof.ensemble.records import (
     FitResult,
     describe_fit,
@@ -110,16 +112,10 @@ def fit_ensemble(data: Dataset, context: Context, evaluation_gold: IntArray) -> 
     learners = fitted.learners
     eval_rows = fitted.eval_rows
 
-    # 4. The label of every row.
+    # 4. The accuracy on new rows.
     weights = fitted.weights
     weighted_learners = with_positive_weight(learners, weights)
     predictions = combine_predictions(learners, weights).mask_unobserved(data.observed)
-    allowed = allowed_labels(data, weighted_learners, fitted.networks.sets)
-    resolved = resolve_labels(data, predictions, allowed)
-    explained = estimate_explained_share(data, resolved.label)
-    resolved = resolve_labels(data, predictions, allowed, trust_in_labels(explained))  # the same labels, less probable
-
-    # 5. The accuracy on new rows.
     evaluated = HeldOutEval(
         probabilities=predictions.mean[eval_rows],
         candidates=data.candidates.mask[eval_rows],
@@ -128,6 +124,15 @@ def fit_ensemble(data: Dataset, context: Context, evaluation_gold: IntArray) -> 
         has_prior=data.has_prior,
     ).where(predictions.held_out[eval_rows])
     accuracy = estimate_accuracy(evaluated)
+
+    # 5. The label of every row.
+    allowed = allowed_labels(data, weighted_learners, fitted.networks.sets)
+    labels = resolve_labels(data, predictions, allowed).label
+    explained = estimate_explained_share(data, labels)
+    trust = trust_in_labels(explained)
+    if learned_nothing(evaluated):
+        trust = MIN_TRUST
+    resolved = resolve_labels(data, predictions, allowed, trust)  # the same labels, less probable
 
     model = Model(data.classes, data.encoding, (), calibrate(evaluated, accuracy)).with_fitted(learners, weights)
     weighted_model = model.without_zero_weights()
@@ -318,10 +323,11 @@ def choose_independent_scores(
 def estimate_explained_share(data: Dataset, labels: IntArray) -> float:
     """Estimate how well features predict which wrong labels are in the sets, on a sample of the rows.
 
-    It is 0 with votes, counts or probabilities, which tell more than sets do, and for too few rows.
+    It is 0 with votes, counts or probabilities, which tell more than sets do, and for too few rows or sets of several labels.
     """
     rows = np.sort(sample_order(len(data))[:MAX_ROWS])
-    if data.has_prior or len(rows) < MIN_HELD_OUT:
+    n_ambiguous = int((data.candidates.mask[rows].sum(1) > 1).sum())
+    if data.has_prior or len(rows) < MIN_HELD_OUT or n_ambiguous < MIN_AMBIGUOUS:
         return 0.0
     return explained_share(data.plain_features(rows), data.candidates.mask[rows], labels[rows])
 

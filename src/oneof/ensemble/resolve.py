@@ -1,7 +1,8 @@
 """Resolve the label of every training row, with its probability, and decide which rows a person should review.
 
-The *probability* of a label is its share within the row's original set, by models that were not trained on the row, or by all models where
-all were trained on it. Votes, counts and probabilities are combined with it. The label is the most probable one that was not removed.
+The *probability* of a candidate is its share within the row's original set, times the probability that the set holds the true label.
+Both come from models that were not trained on the row, or from all models where all were trained on it. Votes, counts and
+probabilities are combined with them; with votes, any label may be right. The label is the most probable candidate that was not removed.
 Estimator, run folder, `clean` and report take these numbers from here.
 """
 
@@ -25,6 +26,7 @@ from oneof.training.state import Fit
 MIN_MARGIN = 0.3
 MIN_AGREEMENT = 0.7
 OUTSIDE_THRESHOLD = 0.5
+MAX_MISSING = 0.999  # probability that a set misses its true label; below 1, so that its candidates keep their order
 MIN_UNANIMOUS_VOTES = 2  # for a class that would otherwise be the label of no row
 # Share of the probability that would have to move for the label that all votes name to draw level with the chosen one. Below 1, so that the
 # chosen label stays the most probable one.
@@ -35,7 +37,8 @@ class ResolvedRows(NamedTuple):
     """The label of every row, and the evidence for it."""
 
     label: IntArray  # [n]
-    distribution: NDArray[np.float32]  # [n, c] probabilities: shares within the original set, zero outside it
+    # [n, c] probabilities of the candidates, zero outside the original set; a row's sum is the probability that its set holds the true label
+    distribution: NDArray[np.float32]
     probability: NDArray[np.float32]  # [n] of the label
     margin: NDArray[np.float32]  # [n] its lead over the next label of the original set
     agreement: NDArray[np.float32]  # [n] share of the models that predict it
@@ -45,9 +48,10 @@ class ResolvedRows(NamedTuple):
 
 
 def resolve_labels(data: Dataset, predictions: Predictions, allowed: BoolArray, trust: float = 1.0) -> ResolvedRows:
-    """Choose the label of each row among the allowed ones [n, c]; probabilities are shares within the original set.
+    """Choose the label of each row among the allowed ones [n, c], with the probabilities of its original candidates.
 
-    `trust` is how far the learners are trusted (see `oneof.ensemble.predictable_sets`); at 0 all labels of a set would be equally probable.
+    `trust` is the probability that the learners can be believed (see `oneof.ensemble.predictable_sets`). If they cannot, all labels of a set
+    are equally probable, and it holds the true label.
     """
     original = data.candidates.mask
     n, c = original.shape
@@ -61,26 +65,27 @@ def resolve_labels(data: Dataset, predictions: Predictions, allowed: BoolArray, 
     label = np.where(allowed, shares, -1).argmax(1)
     if data.votes is not None and data.votes.counts is not None:
         shares, label = respect_unanimous_votes(shares, label, allowed, data.votes.counts, data.votes.vote_accuracy)
-    if trust < 1:
-        by_chance = original / original.sum(1, keepdims=True)
-        shares = (trust * shares + (1 - trust) * by_chance).astype(np.float32)
-
-    probability = shares[rows, label]
-    agreement = predictions.top_share[rows, label]
-    is_label = np.arange(c) == label[:, None]
-    margin = probability - np.where(is_label, 0, shares).max(1)
 
     missing: FloatArray = np.zeros(n)
     if data.votes is None:
-        missing = probability_of_missing(predictions.mean, original)
+        missing = np.minimum(probability_of_missing(predictions.mean, original), MAX_MISSING)
+        missing = np.where(data.observed, missing, 0)
+    by_chance = original / original.sum(1, keepdims=True)
+    distribution = trust * (1 - missing[:, None]) * shares + (1 - trust) * by_chance
+    distribution = distribution.astype(np.float32)
     best_outside = np.where(original, 0, predictions.mean).argmax(1)
-    outside = np.where(missing >= OUTSIDE_THRESHOLD, best_outside, -1)
+    outside = np.where(trust * missing >= OUTSIDE_THRESHOLD, best_outside, -1)
+
+    probability = distribution[rows, label]
+    is_label = np.arange(c) == label[:, None]
+    margin = probability - np.where(is_label, 0, distribution).max(1)
+    agreement = predictions.top_share[rows, label]
     is_doubtful = (margin < MIN_MARGIN) | ((agreement < MIN_AGREEMENT) & data.observed)
     ask = (is_doubtful & (original.sum(1) > 1)) | (outside >= 0)
     if data.votes is not None and data.votes.counts is not None:
         has_votes = data.votes.counts.sum(1) > 0
         ask |= ~has_votes & (~data.observed | is_against_features(data.votes, label, probability))
-    return ResolvedRows(label, shares, probability, margin, agreement, allowed, outside, ask)
+    return ResolvedRows(label, distribution, probability, margin, agreement, allowed, outside, ask)
 
 
 def is_against_features(votes: VoteEvidence, label: IntArray, probability: FloatArray) -> BoolArray:

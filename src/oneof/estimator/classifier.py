@@ -94,10 +94,11 @@ class PartialLabelClassifier(BasePartialLabelClassifier):
     transduction_ : array [n]
         The label of each training row: the most probable one in its purified set.
     label_distributions_ : array [n, c]
-        Probability of each label of each training row within its original set, 0 outside of it, by the models that were not trained
-        on the row (by all, where all were).
+        Probability of each label of each training row if its set holds the true label, 0 outside of the set, by the models that were
+        not trained on the row (by all, where all were).
     label_probability_ : array [n]
-        Probability of `transduction_`.
+        Probability that `transduction_` is right: its share of `label_distributions_`, times the probability that the set holds the true
+        label.
     accuracy_ : oneof.ensemble.accuracy.AccuracyEstimate
         What is known about the accuracy on new rows: an interval, a bound, or that nothing was learned; and the reason.
     annotators_ : list of dict

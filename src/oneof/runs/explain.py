@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from oneof.ensemble.review_order import queue
 
+_CERTAIN = 0.95  # probability of an only candidate from which on it is not told
 _BATCH_SIZE = 1 << 15  # rows converted to Python objects at a time: a million at once would take gigabytes
 
 
@@ -48,7 +49,7 @@ def reason(row: dict[str, Any], labels: Sequence[str], n_models: int) -> str:
     for removal in row["removed"]:
         sentences.append(describe_removal(removal, row["trained"]))
     if len(row["original"]) == 1:
-        sentences.append(f"'{row['label']}' is the only candidate.")
+        sentences.append(f"'{row['label']}' is the only candidate{_doubt_about_candidate(row['probability'])}.")
     else:
         supporters = _supporters(row["agreement"], n_models)
         sentences.append(f"{supporters} '{row['label']}', with probability {_two_digits(row['probability'])}.")
@@ -98,6 +99,13 @@ def _describe_votes(label: str, votes: Sequence[dict[str, Any]]) -> str:
     if for_label == 0:
         return f"None of the {total:g} {votes_are} for '{label}'."
     return f"{for_label:g} of {total:g} {votes_are} for '{label}'."
+
+
+def _doubt_about_candidate(probability: float) -> str:
+    """Return the probability of an only candidate where it is in doubt, to end a sentence with; else nothing."""
+    if probability >= _CERTAIN:
+        return ""
+    return f", and right with probability {_two_digits(probability)}"
 
 
 def _two_digits(probability: float) -> str:
