@@ -298,6 +298,12 @@ def test_enter_never_repeats_the_last_click(page: Any, server: ReviewServer, but
     assert (decision.kind, decision.labels) == ("label", (decision.suggested,))
 
 
+def test_the_help_gives_the_focus_to_the_card_at_once(page: Any) -> None:
+    page.locator("#help-button").click()
+    focused = page.evaluate("() => { document.getElementById('help').close(); return document.activeElement.id; }")
+    assert focused == "title"
+
+
 def test_a_click_on_unsure_and_then_enter_sends_what_is_left(page: Any, server: ReviewServer) -> None:
     page.locator("#unsure").click()
     candidates = labels(page)

@@ -766,6 +766,12 @@ function leaveControls() {
   else document.activeElement?.blur();
 }
 
+/* Show the keys. The browser gives the focus back to what had it, and that must not be the button: Enter would open the help again. */
+function openHelp() {
+  leaveControls();
+  $("help").showModal();
+}
+
 /* ------------------------------------------------------------------------------------------- many rows at once */
 
 function openGrid(label = "") {
@@ -1040,7 +1046,6 @@ function drawCurve(rows) {
 document.addEventListener("click", (event) => {
   if (event.detail > 0 && event.target.closest("button, summary") && !$("help").open) leaveControls();
 });
-$("help").addEventListener("close", leaveControls);
 
 $("accept").addEventListener("click", (event) => onCard(event, accept));
 $("unsure").addEventListener("click", (event) => onCard(event, toggleUnsure));
@@ -1049,7 +1054,7 @@ $("skip").addEventListener("click", (event) => onCard(event, () => decide("skip"
 $("more").addEventListener("click", showAllCandidates);
 $("undo").addEventListener("click", () => undo());
 $("undo-last").addEventListener("click", () => undo());
-$("help-button").addEventListener("click", () => $("help").showModal());
+$("help-button").addEventListener("click", openHelp);
 $("typed").addEventListener("submit", (event) => {
   event.preventDefault();
   onCard(event, () => sendTyped($("label").value.trim()));
@@ -1114,7 +1119,7 @@ const CARD_KEYS = {
 const PAGE_KEYS = {
   z: () => undo(),
   g: () => openGrid(),
-  "?": () => $("help").showModal(),
+  "?": openHelp,
 };
 document.addEventListener("keydown", (event) => {
   if ($("help").open || $("zoom").open || event.ctrlKey || event.metaKey || event.altKey || event.repeat) return;
