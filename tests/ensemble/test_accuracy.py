@@ -97,7 +97,7 @@ def test_where_sets_show_that_they_miss_the_truth_the_bound_allows_for_it():
     assert said.covering + 0.1 < 1.0 <= said.bound <= said.covering + 0.26
     words = estimate_accuracy(world("missing", 0)[0]).in_words
     assert "if the sets hold the truth; no more can be said: about 1" in words
-    assert "of them seem to miss it, for which the bound allows; and " in words
+    assert "of the sets seem to miss the true label, for which the bound allows; and " in words
 
 
 def test_what_networks_owe_to_the_rows_own_set_lowers_the_interval():

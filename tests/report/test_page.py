@@ -292,6 +292,21 @@ def test_a_class_that_a_group_lost_is_named(run):
 
 
 @pytest.mark.usefixtures("undrawn")
+def test_a_row_to_review_shows_the_suspected_label_that_is_no_candidate(run):
+    purified = small(
+        original=[["a"], ["a", "b"]],
+        label=["a", "b"],
+        ask=[True, True],
+        outside=["b", None],
+        like=run / "purified.parquet",
+    )
+    opened = Run.open(run)
+    html = render_page(opened.metadata | {"classes": ["a", "b"]}, purified, opened.training, opened.rows)
+    assert html.count("not a candidate</small>") == 1
+    assert '<bdi class="label" title="b">b</bdi>? <small>not a candidate</small>' in html
+
+
+@pytest.mark.usefixtures("undrawn")
 def test_a_class_that_is_gone_is_named_on_the_page(run):
     purified = small(original=[["a", "b"], ["a", "b"], ["a"]], label=["a"] * 3, like=run / "purified.parquet")
     opened = Run.open(run)

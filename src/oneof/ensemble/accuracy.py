@@ -177,7 +177,7 @@ def estimate_accuracy(evaluated: HeldOutEval) -> AccuracyEstimate:
             return AccuracyEstimate("interval", value, low, high, bound, covering, "candidate sets", reason)
         obstacle = f"an interval would reach from {low:.0%} to {high:.0%}"
     if missing_share:
-        obstacle = f"about {missing_share:.0%} of them seem to miss it, for which the bound allows; and {obstacle}"
+        obstacle = f"about {missing_share:.0%} of the sets seem to miss the true label, for which the bound allows; and {obstacle}"
     return AccuracyEstimate("bound", None, 0.0, bound, bound, covering, "candidate sets", obstacle)
 
 
