@@ -30,14 +30,15 @@ from oneof.storage.progress import progress_bar
 EMBEDDING_WIDTH = 256  # columns of numbers from which they are taken for an embedding
 MAX_ONE_HOT = 100  # most frequent values of a category, each with a feature of its own
 MIN_ROWS = 3  # of a value with a feature of its own, in a column with more than MAX_PLAIN_VALUES values
-MIN_COMPONENTS, MAX_COMPONENTS = 300, 500  # of the SVD: a tenth of the texts within these, a third if there are few
+# Components of the SVD: a tenth of the texts within these bounds, a third if there are few texts.
+MIN_COMPONENTS = 300
+MAX_COMPONENTS = 500
 _MAX_TERMS = 20_000  # size of the vocabulary, the most frequent terms first
 _MAX_FIT_TEXTS = 20_000  # a random sample of more texts is fitted
 _CHUNK = 2_000  # texts transformed at a time
-MIN_COUNT_COLUMNS, MIN_ZERO_SHARE = (
-    20,
-    0.8,
-)  # columns and share of zeros from which numbers are taken for counts of words
+# Columns of numbers are taken for counts of words if there are so many of them, and this share of their values is 0.
+MIN_COUNT_COLUMNS = 20
+MIN_ZERO_SHARE = 0.8
 MAX_UNSEEN = 5  # categories not seen in training that a message lists
 Unseen = dict[str, set[str]]  # column -> values
 

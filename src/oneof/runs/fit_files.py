@@ -49,9 +49,8 @@ FIRST_SIZE = 2_500  # rows of the first quick fit; each next one has twice as ma
 MAX_SAMPLE = 100_000
 MIN_GAIN = 0.002  # of the share of held-out sets that contain the prediction: a smaller one ends the curve
 BYTES_PER_CELL = 40  # that a fit takes for each row and column, about
-SECONDS_PER_ROW = (
-    0.0015  # of a default fit of 20 columns on one core: 30,000 rows in 41 to 57 s (results/large_tables.jsonl)
-)
+# Of a default fit of 20 columns on one core: 30,000 rows take 41 to 57 s (results/large_tables.jsonl).
+SECONDS_PER_ROW = 0.0015
 
 
 class CurvePoint(NamedTuple):

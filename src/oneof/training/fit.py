@@ -339,9 +339,8 @@ def _fit_stack(
     with ExitStack() as contexts:
         advance = contexts.enter_context(progress_bar(title or "", data.training.epochs, show_bar, done=len(history)))
         interrupted: Callable[[], bool] | None = None
-        if (
-            checkpointer is not None
-        ):  # otherwise there is nothing to save, and Ctrl-C need not wait for the end of a step
+        # Without a checkpoint there is nothing to save, and Ctrl-C need not wait for the end of a step.
+        if checkpointer is not None:
             interrupted = contexts.enter_context(interrupt_deferred())
         for record in steps(data, state):
             if record is not None:

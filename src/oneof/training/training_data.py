@@ -27,9 +27,8 @@ from oneof.training.tables import flat_index, gather_rows
 from oneof.training.trials import Training, Trial
 
 WORTH_COMPILING = 20_000  # steps of LeNet save what compiling it takes: docs/decisions/0004-speed-on-the-card.md
-CPU_EVAL_ROWS = (
-    256  # of a block in evaluation: as in training, so that layers stay in the cache, and their memory is used again
-)
+# Rows of a block in evaluation: as many as in training, so that layers stay in the cache, and their memory is used again.
+CPU_EVAL_ROWS = 256
 _EVAL_VALUES = 2**23  # inputs of a block on a GPU, of all trials together: some megabytes, so that layers fit too
 
 
