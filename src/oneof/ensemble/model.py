@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from oneof.data.dataset import Dataset
 from oneof.data.encode import Encoding
 from oneof.learners.base import FittedLearner
 from oneof.learners.forest import Forest
@@ -150,3 +151,8 @@ class Model:
                     f"learners must be oneof's own to be exported; {model.name} is not. "
                     "Fit without it to export, or use the folder that save writes."
                 )
+
+
+def represent_rows(data: Dataset, networks: Sequence[Networks]) -> NDArray[Any]:
+    """Return each row as the first network represents it [n, width]; without networks, standardised features."""
+    return Model(data.classes, data.encoding, tuple(networks), calibration={}).features(data.features)
