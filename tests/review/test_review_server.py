@@ -91,8 +91,8 @@ def test_a_card_says_everything_and_the_queue_comes_first(server: ReviewServer) 
     assert (first["row"], first["suggested"], first["drawn"]) == (best["row"], best["label"], "queue")
     assert {one["label"] for one in first["candidates"]} == set(best["original"])
     assert first["candidates"][0]["label"] == best["label"]
-    fell = {fall["label"] for fall in best["removed"]}
-    assert {one["label"] for one in first["candidates"] if one["fell"]} == fell
+    removed = {removal["label"] for removal in best["removed"]}
+    assert {one["label"] for one in first["candidates"] if one["removal"]} == removed
 
 
 def test_a_decision_is_in_the_log_when_the_answer_comes(server: ReviewServer) -> None:

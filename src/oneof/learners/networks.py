@@ -33,7 +33,7 @@ from oneof.training.state import Fit, join
 from oneof.training.trials import Training, Trial
 
 LINEAR_BATCH_FACTOR = 4  # steps of linear models are mostly overhead
-MIN_EPOCHS = 5  # a network that was trained for fewer predicts too poorly to be of use
+MIN_USEFUL_EPOCHS = 5  # a network that was trained for fewer predicts too poorly to be of use
 
 
 class TrainingInputs(NamedTuple):
@@ -91,7 +91,7 @@ class NetworkLearner:
         seconds_per_epoch = max(time.monotonic() - begin, 1e-3)
         affordable = int(min(epochs, (seconds_left / 2) // seconds_per_epoch))
         affordable = current_group(context.resources.n_jobs).broadcast_int(affordable)  # every process trains as long
-        return affordable if affordable >= min(epochs, MIN_EPOCHS) else 0
+        return affordable if affordable >= min(epochs, MIN_USEFUL_EPOCHS) else 0
 
     def train(self, trials: Sequence[Trial], inputs: TrainingInputs) -> Fit:
         """Train the networks of some trials as one stack."""

@@ -406,7 +406,7 @@ function evidence(candidate) {
   const nodes = [element("span", percent(candidate.probability)), meter];
   let why = "";
   if (candidate.votes) why += `${count(Math.round(100 * candidate.votes) / 100, "vote", "votes")}. `;
-  if (candidate.fell) why += candidate.fell;
+  if (candidate.removal) why += candidate.removal;
   if (why) nodes.push(element("span", why, "why"));
   return nodes;
 }

@@ -17,7 +17,7 @@ from unicodedata import category
 
 import numpy as np
 
-from oneof.ensemble.review_order import asking_order
+from oneof.ensemble.review_order import reviewing_order
 from oneof.review.audit import accuracy_curve_point, accuracy_of_labels, agreement, audit_order
 from oneof.review.cards import Items, card
 from oneof.review.ports import run_id
@@ -72,7 +72,7 @@ class Review:
         table = self.run.purified
         self.labels: list[str] = table["label"].to_pylist()
         self.doubtful = set(np.flatnonzero(table["ask"].to_numpy()).tolist())
-        self.queue = asking_order(table)
+        self.queue = reviewing_order(table)
         self.gold = gold_decisions(table)
         self.audit_order = audit_order(self.run)
         self._rows_by_candidate: dict[str, set[int]] = {}

@@ -239,7 +239,7 @@ def _checkpoint_tensors(state: State, best: BestEpoch) -> Iterator[CheckpointTen
     if state.pop is not None:
         yield CheckpointTensor("pop.threshold", state.pop.threshold)
         yield _row_table("pop.seen", state.pop.posterior_sum)
-        yield _row_table("pop.fell", state.pop.fell)
+        yield _row_table("pop.fell", state.pop.removal_round)
         yield _row_table("pop.margin", state.pop.margin)
     yield CheckpointTensor("best.score", best.score)
     yield CheckpointTensor("best.epoch", best.epoch)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from oneof.data.augment.views import Views
 from oneof.data.scaling import Scaling
-from oneof.methods.base import Method, first
+from oneof.methods.base import Method, first_output
 from oneof.networks import Network
 from oneof.networks.classifier import dummy_batch, eval_mode
 from oneof.purify import Purify
@@ -148,7 +148,7 @@ def probe_network(
         examples = dummy_batch(module, shape, 2)
         try:
             with eval_mode(module), torch.autocast(device.type, torch.bfloat16, enabled=in_bfloat16):
-                logits: Any = first(module(examples))
+                logits: Any = first_output(module(examples))
         except Exception as error:  # a user's own code, so anything
             raise ValueError(
                 f"network must take examples {_axes('b', shape)}; two blank ones gave: {_first_line(error)} "

@@ -210,7 +210,7 @@ def run_distributed(work: Callable[[ProcessGroup], Any], processes: int | None) 
     group = current_group(processes)
     if processes is None or processes == group.size:
         return work(group)
-    return launched(work, processes)
+    return launch_processes(work, processes)
 
 
 def current_group(processes: int | None) -> ProcessGroup:
@@ -278,7 +278,7 @@ def _processes_of_launcher() -> tuple[int, int]:
     return int(environment.get("SLURM_NTASKS", 1)) // nodes, nodes
 
 
-def launched(work: Callable[[ProcessGroup], Any], processes: int) -> Any:
+def launch_processes(work: Callable[[ProcessGroup], Any], processes: int) -> Any:
     """Return the result of `work` in the first of so many new processes of this machine; its ValueErrors are raised here."""
     from torch.multiprocessing.spawn import ProcessException
 

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from oneof.data.augment.views import Plain, Views
 from oneof.data.with_ranks import QuantileNormalizer
 from oneof.methods import METHODS
-from oneof.methods.base import Method, first
+from oneof.methods.base import Method, first_output
 from oneof.networks import MLP, GeneratorMLP, LeNet, Linear, Network, ResNet32, WideResNet
 from oneof.networks.named import Timm
 from oneof.purify import Removals
@@ -102,7 +102,7 @@ class Fit:
         with self.stack.eval_mode():
             for block in features.split(block_size(features, self.stack.t, device)):
                 inputs = self._transform(block.to(device))
-                blocks.append(first(self.stack(inputs)))
+                blocks.append(first_output(self.stack(inputs)))
         return torch.cat(blocks, dim=1)
 
     def probabilities(self, x: Any) -> Tensor:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from oneof.data.augment.views import Augment, Plain, Views
 from oneof.data.on_disk import Features, OnDiskFeatures, fitted_scaling
 from oneof.data.scaling import SCALINGS, Scaling
-from oneof.methods.base import Method, first, tree_map
+from oneof.methods.base import Method, first_output, tree_map
 from oneof.networks import Network
 from oneof.networks.cuda.accelerate import accelerate_views
 from oneof.purify import Purify, stacked
@@ -164,7 +164,7 @@ class TrainingData(NamedTuple):
         with stack.eval_mode():
             for start in range(0, max(rows.shape[1], 1), size):
                 features = self.features(rows[:, start : start + size])
-                blocks.append(first(stack(features, part)))
+                blocks.append(first_output(stack(features, part)))
         return self.group.gathered_rows(torch.cat(blocks, dim=1))
 
     def shared_with(self, group: ProcessGroup) -> TrainingData:
