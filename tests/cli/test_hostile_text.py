@@ -78,7 +78,7 @@ def test_a_label_that_holds_the_separator_is_refused(tmp_path):
 def test_labels_that_look_alike_are_told():
     sets = pa.table({"x": [1.0, 2.0, 3.0, 4.0], "candidates": ["cat", "Cat", "caf\u00e9", "cafe\u0301"]})
     (line,) = read_table(sets).remarks()
-    assert line.startswith("2 labels look like others, as 'Cat' = 'cat'; ")
+    assert line.startswith("2 labels look like others, such as 'Cat' = 'cat'; ")
 
 
 def test_a_stray_text_in_a_column_of_numbers_is_told_by_its_cell(tmp_path):

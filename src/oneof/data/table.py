@@ -75,11 +75,11 @@ class Table:
             for spellings in duplicates[:3]:
                 examples.append(" = ".join(map(ascii, spellings)))
             lines.append(
-                f"{len(duplicates)} labels look like others, as {'; '.join(examples)}: write them in one way if they are one."
+                f"{len(duplicates)} labels look like others, such as {'; '.join(examples)}: write them in one way if they are one."
             )
-        n_rows = dict(
-            zip(map(str, self.candidates.classes.tolist()), self.candidates.mask.sum(0).tolist(), strict=True)
-        )
+        n_rows = {}
+        for label, count in zip(self.candidates.classes.tolist(), self.candidates.mask.sum(0).tolist(), strict=True):
+            n_rows[str(label)] = count
         misspelt = misspelt_labels(n_rows)
         if misspelt:
             examples = []

@@ -174,7 +174,9 @@ def predict_held_out(
         Computes blocks of rows, perhaps in worker processes.
     """
     n, c = candidates.shape
-    is_trained = np.array([np.isin(np.arange(n), rows) for rows in training_rows.cpu().numpy()], dtype=bool)  # [t, n]
+    is_trained = np.zeros((len(training_rows), n), dtype=bool)
+    for network, rows in enumerate(training_rows.cpu().numpy()):
+        is_trained[network, rows] = True
     held_out: BoolArray = np.logical_not(is_trained.all(axis=0))
     counts = np.logical_not(is_trained & held_out).astype(np.float32)  # [t, n]
     blocks = []

@@ -75,10 +75,14 @@ def table_files(path: Path | None) -> list[Path]:
     if path is None or path.is_file():
         return []
     if path.is_dir():
-        entries = sorted(entry for entry in path.iterdir() if not entry.name.startswith((".", "_")))
-        if entries and all(entry.is_file() and entry.suffix.lower() in PARQUET for entry in entries):
-            return entries
-        return []
+        entries = []
+        for entry in sorted(path.iterdir()):
+            if entry.name.startswith((".", "_")):
+                continue
+            if not entry.is_file() or entry.suffix.lower() not in PARQUET:
+                return []
+            entries.append(entry)
+        return entries
     if not glob.has_magic(str(path)):
         return []
     files = find_files([str(path)])
