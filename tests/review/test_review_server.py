@@ -667,13 +667,13 @@ def test_a_hundred_thousand_rows_feel_like_ten(tmp_path: Path) -> None:
     import time
 
     review = Review(write_run(tmp_path / "RUN", n=100_000, gold=0, groups=0))
-    begun = time.perf_counter()
+    begun = time.process_time()  # of this process alone: the time by the clock depends on what else runs
     for _ in range(20):
         (card,) = review.next("tab", "ann", 1)
         answer = {"id": uuid4().hex, "row": card["row"], "kind": "label", "labels": [card["suggested"]]}
         review.decide(answer | {"run": card["run"], "drawn": card["drawn"], "seconds": 0}, "ann")
         review.state("ann")
-    assert (time.perf_counter() - begun) / 20 < 0.1
+    assert (time.process_time() - begun) / 20 < 0.1
 
 
 def test_a_page_that_was_closed_meanwhile_is_no_news():
