@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import json
 import os
+import re
 import sys
 from contextlib import redirect_stdout
 from io import BytesIO, TextIOWrapper
@@ -87,9 +88,7 @@ def test_a_stray_text_in_a_column_of_numbers_is_told_by_its_cell(tmp_path):
         "age,size,candidates\n" + "".join(f"{'12 years' if i == 7 else i},{i % 5},a|b\n" for i in range(40))
     )
     (line,) = read_table(path).remarks()
-    assert line == (
-        "column 'age' is left out, since row 7 is '12 years'; nearly all of its cells are numbers. Write a number there, or nothing."
-    )
+    assert re.search(r"column 'age' is left out.* row 7 is '12 years'.* Write a number there", line)
 
 
 def test_a_pipe_is_refused_and_not_waited_for(tmp_path, capsys, monkeypatch):
