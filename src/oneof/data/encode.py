@@ -304,13 +304,23 @@ class Encoding:
         )
 
     def transform(
-        self, columns: Columns, *, folder: Path = Path(), cache: Path | None = None, named: Collection[str] = ()
+        self,
+        columns: Columns,
+        *,
+        folder: Path = Path(),
+        cache: Path | None = None,
+        trusted_models: Collection[str] = (),
     ) -> NDArray[Any]:
         """Return the features of `encode` alone."""
-        return self.encode(columns, folder=folder, cache=cache, named=named).features
+        return self.encode(columns, folder=folder, cache=cache, trusted_models=trusted_models).features
 
     def encode(
-        self, columns: Columns, *, folder: Path = Path(), cache: Path | None = None, named: Collection[str] = ()
+        self,
+        columns: Columns,
+        *,
+        folder: Path = Path(),
+        cache: Path | None = None,
+        trusted_models: Collection[str] = (),
     ) -> EncodedRows:
         """Encode columns as features.
 
@@ -322,8 +332,8 @@ class Encoding:
             Folder that the names of image files are relative to.
         cache
             Folder of stored embeddings; None for the user's cache.
-        named
-            Embedding models that the user has named, and that may be opened besides the default ones. An encoding may come from an
+        trusted_models
+            Embedding models that the user has named, which may be opened as well as the default ones. An encoding may come from an
             untrusted folder, and a model in it may be a path whose files bring code along.
 
         Returns
@@ -341,7 +351,7 @@ class Encoding:
         for name in self.categories:
             parts.append(self._one_hot(name, columns.non_numeric[name]))
         for part in self.embedded:
-            _check_trusted(part, named)
+            _check_trusted(part, trusted_models)
             embedder = open_embedder(part.kind, part.model)
             vectors = embedded(columns.non_numeric[part.column], embedder, folder, cache)
             if vectors.shape[1] != part.width:
@@ -446,10 +456,10 @@ def describe_unseen(unseen: Mapping[str, Collection[str]]) -> list[str]:
     return lines
 
 
-def _check_trusted(part: Embedded, named: Collection[str]) -> None:
+def _check_trusted(part: Embedded, trusted_models: Collection[str]) -> None:
     """Raise if an embedding model is neither the default one nor named by the user."""
     default_model = MODELS[part.kind]
-    if part.model == default_model or part.model in named:
+    if part.model == default_model or part.model in trusted_models:
         return
     raise ValueError(
         f"an embedder must be one that oneof knows ({default_model}) or that you name yourself; "

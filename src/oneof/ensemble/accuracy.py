@@ -32,10 +32,10 @@ MIN_GOLD = 30  # gold labels of a random sample from which on they count in plac
 GOLD_SAMPLE_ROWS = 50  # rows that are drawn for a person to label
 MIN_HELD_OUT = 100  # held-out rows below which sets give no interval
 MIN_AMBIGUOUS = 50  # sets of several labels below which they do not show how wrong ones come in
-LEARNED_STANDARD_ERRORS = 2.3  # by which sets must be met more often than shuffled ones
-MODEL_DIFFERENCE = 0.015  # by which all models on new rows may differ from those that held a row out
+LEARNED_STANDARD_ERRORS = 2.3  # by which predictions must lie in the sets more often than in shuffled ones
+MODEL_DIFFERENCE = 0.015  # by which the accuracy of all models may differ from that of the models that held a row out
 MAX_INTERVAL = 0.25  # a wider interval is not worth showing
-MAX_ABOVE_COVERING = 0.1  # of the bound, beside the share of sets that seem to miss the truth
+MAX_ABOVE_COVERING = 0.1  # of the bound, in addition to the share of sets that seem to miss the truth
 MAX_USEFUL_BOUND = 0.995
 MIN_MISSING_SHARE = 0.05  # of sets that seem to miss the truth; less may be an error of the models
 CONFIDENT_QUANTILE = 0.7  # above it predictions are taken as nearly always right
@@ -182,7 +182,7 @@ def estimate_accuracy(evaluated: HeldOutEval) -> AccuracyEstimate:
 
 
 def learned_nothing(evaluated: HeldOutEval) -> bool:
-    """Return whether enough held-out sets show that the predictions meet them no more often than shuffled ones.
+    """Return whether enough held-out sets show that the predictions lie in them no more often than in shuffled ones.
 
     Gold labels, which measure the accuracy, have no influence. With votes, counts or probabilities the labels do not rest on the
     predictions alone, and the answer is no.
@@ -269,7 +269,7 @@ def _upper_bound(evaluated: HeldOutEval, missing_share: float) -> float:
 
 
 def _beats_shuffled_sets(evaluated: HeldOutEval) -> bool:
-    """Return whether the cross-fitted predictions meet the sets more often than they would meet shuffled ones."""
+    """Return whether the cross-fitted predictions lie in the sets more often than in shuffled ones."""
     predicted = evaluated.cross_fitted.argmax(1)
     rng = np.random.default_rng(0)
     m = len(predicted)
@@ -301,8 +301,8 @@ def _obstacle_to_interval(evaluated: HeldOutEval) -> str | None:
 def _interval(evaluated: HeldOutEval) -> tuple[float, float, float]:
     """Return the accuracy if wrong labels come into sets at random, and the ends of an interval around it.
 
-    Downwards it allows for what the models may owe to the row's own set through other rows: as far as they meet sets more often than
-    the cross-fitted learner does. Upwards it allows for the share of sets that seem to miss the truth: what the most confident
+    Downwards it allows for what the models may owe to the row's own set through other rows: as far as they lie in the sets more often
+    than those of the cross-fitted learner do. Upwards it allows for the share of sets that seem to miss the truth: what the most confident
     predictions lack.
     """
     by_chance = random_membership(evaluated.candidates)

@@ -97,7 +97,7 @@ def prediction_sets(calibration: dict[str, Any], probabilities: FloatArray, cove
 
 
 def _check_request(calibration: dict[str, Any], requirement: str, quantity: str, value: float) -> None:
-    """Refuse a share that is no share, and any share where the run does not show it."""
+    """Raise ValueError unless a share lies between 0 and 1, and the run is calibrated."""
     if not 0 < value < 1:
         raise ValueError(f"{requirement} between 0 and 1; got {value}.")
     if calibration["by"] == "nothing":

@@ -93,7 +93,8 @@ def fit_ensemble(data: Dataset, context: Context, evaluation_gold: IntArray) -> 
     resolved = resolve_labels(data, predictions, allowed, trust)  # the same labels, less probable
 
     calibration = calibrate(evaluated, accuracy)
-    model = Model(data.classes, data.encoding, (), calibration).with_fitted(fitted.learners, fitted.weights)
+    untrained = Model(data.classes, data.encoding, members=(), calibration=calibration)
+    model = untrained.with_fitted(fitted.learners, fitted.weights)
     weighted_model = model.without_zero_weights()
     rule = context.criterion  # what chose the settings
     if data.are_pictures:

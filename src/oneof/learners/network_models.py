@@ -37,7 +37,7 @@ class TableNetworks(NamedTuple):
 
     @classmethod
     def from_fit(cls, trained: Fit) -> TableNetworks:
-        """Return the networks of a fit, without what training left beside them."""
+        """Return the networks of a fit, without what only training needs."""
         return cls(trained.stack, trained.shift, trained.scale, trained.origin, trained.ranks)
 
     def scaled(self, x: NDArray[Any], t: slice = slice(None)) -> Tensor:
@@ -96,7 +96,7 @@ class ImageNetworks:
 
     @classmethod
     def from_fit(cls, trained: Fit) -> ImageNetworks:
-        """Return the networks of a fit, without what training left beside them."""
+        """Return the networks of a fit, without what only training needs."""
         view = trained.eval_transform
         assert view is not None
         return cls(trained.stack, name_of(trained.network), tuple(trained.shape), view.scale, view.offset)

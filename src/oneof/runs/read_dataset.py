@@ -67,7 +67,7 @@ def dataset_from_table(
                 remarks.append(
                     f"pictures are embedded by {model}. To train a network on them instead, give --architecture NAME."
                 )
-        rows = encoding.encode(table.columns, folder=folder, cache=cache, named=models)
+        rows = encoding.encode(table.columns, folder=folder, cache=cache, trusted_models=models)
     if rows.fault:
         remarks.append(rows.fault)
     data = Dataset.build(

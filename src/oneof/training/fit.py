@@ -215,7 +215,7 @@ def _fit(x: Any, candidates: Any, request: FitRequest, group: ProcessGroup) -> F
     if share_rows:  # all processes train every stack together
         fits = [fit_stack(number) for number in range(len(stacks))]
     else:
-        fits = group.each(fit_stack, range(len(stacks)))
+        fits = group.map(fit_stack, range(len(stacks)))
     return replace(join(fits), origin=origin, network=request.network, method=request.method)
 
 

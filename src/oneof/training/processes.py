@@ -112,7 +112,7 @@ class ProcessGroup:
         rows = self.gathered(local.flatten(0, 1), [k] * t)
         return rows.view(t, -1, *local.shape[2:])
 
-    def part(self, gathered: Tensor, sections: Sequence[int]) -> Tensor:
+    def local_part(self, gathered: Tensor, sections: Sequence[int]) -> Tensor:
         """Return the part of this process of what was `gathered`."""
         if self.size == 1:
             return gathered
@@ -131,7 +131,7 @@ class ProcessGroup:
             dist.all_gather_object(everything, local)
         return everything
 
-    def each(self, work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+    def map(self, work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
         """Return the results of `work` for all items, which are dealt out to the processes; bad input that one finds is raised in all."""
         if self.size == 1:
             return [work(item) for item in items]
@@ -237,7 +237,7 @@ def current_group(processes: int | None) -> ProcessGroup:
 
 
 def check_rows(rows: int, processes: int) -> None:
-    """Refuse more processes than rows: each owns one at least."""
+    """Raise ValueError for more processes than rows, since each needs one at least."""
     if processes > rows:
         raise ValueError(f"n_jobs must be at most the rows to train on ({rows}); got {processes}. Use fewer.")
 
