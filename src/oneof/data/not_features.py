@@ -25,7 +25,7 @@ _REASONS = {  # what such columns are called, and what to do on the command line
     "pictures": ("columns that name pictures", "To learn from them, give --image NAME.", "To learn from them, use PartialLabelImageClassifier."),
     "other": ("columns that hold neither numbers, dates nor text", "", ""),
     "blank": ("columns without a value", "", ""),
-    "row numbers": ("columns that number the rows", "To use them beside the others, give {flags}.", "To use them too, give X as an array."),
+    "row numbers": ("columns that number the rows", "To use them as well, give {flags}.", "To use them too, give X as an array."),
     "truth": ("columns that look like true labels", "If they are, give --gold NAME; if they are features, give {flags}.", "If they are features, rename them."),
 }  # fmt: skip
 _SHORT_REASONS = {  # for the list of what became of each column

@@ -55,7 +55,7 @@ def dataset_from_table(
         unused = [*table.columns.names, *table.roles.categories]
         if unused:
             remarks.append(
-                f"columns beside the pictures are not learned from: {', '.join(unused)}. To use both, give --image-model patches."
+                f"columns other than the pictures are not learned from: {', '.join(unused)}. To use both, give --image-model patches."
             )
         if not stays_on_disk(len(table.columns), encoding.pixels[0], stream):
             pixel_file = None
