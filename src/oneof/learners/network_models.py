@@ -55,8 +55,11 @@ class TableNetworks(NamedTuple):
     def _unscaled(self, x: NDArray[Any]) -> Tensor:
         device = next(iter(self.stack.weights.values())).device
         if device.type == "cpu":
-            ranked = x if self.ranks is None else self.ranks(x)
-            values = ranked if self.origin is None else np.asarray(ranked, dtype=np.float64) - self.origin
+            values = x
+            if self.ranks is not None:
+                values = self.ranks(values)
+            if self.origin is not None:
+                values = np.asarray(values, dtype=np.float64) - self.origin
             return torch.as_tensor(np.asarray(values, dtype=np.float32))
         on_device = as_tensor(x, torch.float64, device)
         if self.ranks is not None:

@@ -95,7 +95,10 @@ class ProcessGroup:
             return local
         parts = []
         for rank, lengths in enumerate(self._sections_by_rank(sections)):
-            part = local.contiguous() if rank == self.rank else local.new_empty(sum(lengths), *local.shape[1:])
+            if rank == self.rank:
+                part = local.contiguous()
+            else:
+                part = local.new_empty(sum(lengths), *local.shape[1:])
             with _message(part.view(-1).view(torch.uint8)) as content:  # as bytes: not every dtype can be sent
                 dist.broadcast(content, rank)
             parts.append(part.split(lengths))  # type: ignore[no-untyped-call]
