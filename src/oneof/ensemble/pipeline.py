@@ -64,7 +64,7 @@ def fit(
 
 def fit_ensemble(data: Dataset, context: Context, evaluation_gold: IntArray) -> FitResult:
     """Fit the learners of a context; `evaluation_gold` [n] measures the accuracy where it is known."""
-    # 1. to 3. The learners and their weights. Rows whose set says nothing are predicted only.
+    # 1. to 4. The learners and their weights. Rows whose set says nothing are predicted only.
     rows = informative_rows(data, context.config.train_on_gold)
     if len(rows) == len(data):
         fitted = fit_learners(data, context)
@@ -92,9 +92,10 @@ def fit_ensemble(data: Dataset, context: Context, evaluation_gold: IntArray) -> 
         trust = MIN_TRUST
     resolved = resolve_labels(data, predictions, allowed, trust)  # the same labels, less probable
 
+    # The model for new rows, and the records of the fit.
     calibration = calibrate(evaluated, accuracy)
-    untrained = Model(data.classes, data.encoding, members=(), calibration=calibration)
-    model = untrained.with_fitted(fitted.learners, fitted.weights)
+    without_learners = Model(data.classes, data.encoding, members=(), calibration=calibration)
+    model = without_learners.with_fitted(fitted.learners, fitted.weights)
     weighted_model = model.without_zero_weights()
     rule = context.criterion  # what chose the settings
     if data.are_pictures:
@@ -146,8 +147,10 @@ def fit_learners(data: Dataset, context: Context) -> FittedStages:
     with start_workers(context.resources.n_workers):
         training_sets, kernel_scores = choose_training_sets(data, context)
 
-    # 2. and 3. Kernel and networks, and then the learners that need their soft labels.
+    # 2. The kernel, which ranks the scalings of the features.
     kernels = fit_kernel_stage(data, training_sets, kernel_scores, context)
+
+    # 3. Networks on the sets, and then the learners that need the soft labels of kernel and networks.
     if data.are_pictures:
         networks = fit_image_networks(data, training_sets, context)
     else:
@@ -159,12 +162,15 @@ def fit_learners(data: Dataset, context: Context) -> FittedStages:
     soft_labels = make_soft_labels(data, training_sets, networks.learners, kernels.soft_labels)
     targets = Targets(training_sets, soft_labels)
     label_learners = fit_label_learners(data, targets, networks.best, kernels, context)
+
+    # 4. The weight of each learner.
     learners = [*networks.best, *label_learners.learners]
+    weights = weigh_learners(learners, data, context)
     return FittedStages(
         kernels=kernels,
         networks=networks,
         learners=learners,
-        weights=weigh_learners(learners, data, context),
+        weights=weights,
         representation=representation,
         eval_rows=eval_rows,
         cross_fitted=cross_fitted,
