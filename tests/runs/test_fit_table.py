@@ -473,7 +473,7 @@ def test_interrupted_in_a_short_fit_the_same_command_goes_on(
     steps, parts = len(done["networks"]), len(done["trees"])
     stopped = fit("stopped", interrupted=stage)
     assert stopped.returncode == 130
-    assert "The same command goes on where it was" in stopped.stderr
+    assert "Run the same command again to continue" in stopped.stderr
     assert fit("stopped").returncode == 0
     if stage == "networks":
         assert (len(done["networks"]), len(done["trees"])) == (steps - 7, parts)

@@ -82,7 +82,7 @@ def main() -> None:
     if code == _INTERRUPTED:
         message = "oneof: stopped."
         if _is_resumable(sys.argv[1:]):
-            message += " The same command goes on where it was."
+            message += " Run the same command again to continue."
         typer.echo(message, err=True)
     sys.exit(code)
 

@@ -62,5 +62,5 @@ def _remember(run: Path, token: str) -> None:
         remember_token(run, token)
     except OSError as error:
         typer.echo(
-            f"the password cannot be remembered ({describe_error(error)}); it will be another one next time.", err=True
+            f"the password cannot be remembered ({describe_error(error)}); next time it will be a new one.", err=True
         )

@@ -46,7 +46,7 @@ def review(
     if other is not None:
         typer.echo(
             f"{run} is being reviewed by {other}. Both servers write to the same log, and may show the same rows: "
-            "use that one, or end one of the two.",
+            "use that one, or stop one of the two.",
             err=True,
         )
     try:

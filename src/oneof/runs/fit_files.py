@@ -235,11 +235,11 @@ def _announce(
     if limit == sum(n_rows):
         options.echo(f"{begin} all rows are learned from; about {format_duration(SECONDS_PER_ROW * limit)}.")
     elif n_sample is not None:
-        options.echo(f"{begin} {limit:,} rows are drawn and learned from; about {longest} at most.")
+        options.echo(f"{begin} {limit:,} rows are drawn and learned from; at most about {longest}.")
     else:
         options.echo(
             f"{begin} rows are drawn to learn from, {FIRST_SIZE:,} at first and twice as many each time until sets of other rows show "
-            f"that more do not help, {limit:,} at most. The files are read once; learning takes {longest} at most, about."
+            f"that more do not help, {limit:,} at most. The files are read once; learning takes at most about {longest}."
         )
 
 
@@ -305,7 +305,7 @@ def _choose_sample(pool: pa.Table, spec: FitSpec, options: RunOptions) -> Sample
             break
         if size == pool.num_rows - n_eval:
             options.echo(
-                f"more than {pool.num_rows:,} rows might still help: networks go on learning from all rows, and --sample takes more."
+                f"more than {pool.num_rows:,} rows might still help: networks continue to learn from all rows; --sample draws more."
             )
             more_helps = True
             break

@@ -184,7 +184,7 @@ class ProcessGroup:
         return by_rank.tolist()
 
 
-AGAIN = "so the run cannot go on. Repeat the call: with a checkpoint it resumes where it stood."
+AGAIN = "so the run cannot go on. Repeat the call: with a checkpoint it continues where it stopped."
 DIED = f"another process has died, {AGAIN}"
 
 
