@@ -29,7 +29,7 @@ from oneof.purify import Removals
 from oneof.training.fit import fit
 from oneof.training.parallel import count_workers
 from oneof.training.processes import current_group
-from oneof.training.state import Fit, join
+from oneof.training.state import Fit, join_fits
 from oneof.training.trials import Training, Trial
 
 LINEAR_BATCH_FACTOR = 4  # steps of linear models are mostly overhead
@@ -188,7 +188,7 @@ def _train_learners(
     fits = context.resources.map(partial(_train_stack, inputs), jobs)
     joined = []
     for count in n_jobs_of_learner:
-        joined.append(join(fits[:count]))
+        joined.append(join_fits(fits[:count]))
         fits = fits[count:]
     return joined
 

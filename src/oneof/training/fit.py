@@ -31,7 +31,7 @@ from oneof.training.prior import Prior
 from oneof.training.processes import ProcessGroup, check_rows, run_distributed
 from oneof.training.set_input import check_memory, read_candidates
 from oneof.training.stack import build
-from oneof.training.state import BestEpoch, Fit, Record, join
+from oneof.training.state import BestEpoch, Fit, Record, join_fits
 from oneof.training.training_data import TrainingData, as_features, batch_of_rank, drawn_rows, make_training_data
 from oneof.training.trials import Training, Trial
 
@@ -216,7 +216,7 @@ def _fit(x: Any, candidates: Any, request: FitRequest, group: ProcessGroup) -> F
         fits = [fit_stack(number) for number in range(len(stacks))]
     else:
         fits = group.map(fit_stack, range(len(stacks)))
-    return replace(join(fits), origin=origin, network=request.network, method=request.method)
+    return replace(join_fits(fits), origin=origin, network=request.network, method=request.method)
 
 
 def _local_device(name: str | torch.device, group: ProcessGroup) -> torch.device:

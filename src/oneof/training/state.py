@@ -210,7 +210,7 @@ def _weights_and_buffers(state: State) -> dict[str, Tensor]:
     return state.predictor.weights | state.predictor.buffers
 
 
-def join(fits: list[Fit]) -> Fit:
+def join_fits(fits: list[Fit]) -> Fit:
     """Join fits of one setting, trained separately because together they would not fit in memory."""
     first_fit = fits[0]
     if len(fits) == 1:
