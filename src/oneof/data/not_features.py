@@ -1,4 +1,4 @@
-"""Find columns that are no features though they could be read as such: row numbers, true labels, identifiers, blank columns.
+"""Find columns that are not features though they could be read as such: row numbers, true labels, identifiers, blank columns.
 
 A model that learns from them learns the order of the table, or the answer itself.
 """
@@ -64,7 +64,7 @@ def left_out_lines(left_out: Mapping[str, str], of_a_frame: bool = False) -> lis
 
 
 def number_exclusion_reason(name: str, values: NDArray[np.float32], sets: Candidates | None) -> str | None:
-    """Return why a column of numbers [n] is no feature, a key of _REASONS; None if it may be one."""
+    """Return why a column of numbers [n] is not a feature, a key of _REASONS; None if it may be one."""
     if np.isnan(values[0]) and np.isnan(values).all():
         return "blank"
     if numbers_rows(name, values):
@@ -91,7 +91,7 @@ def number_exclusion_reason(name: str, values: NDArray[np.float32], sets: Candid
 def category_exclusion_reason(
     name: str, words: Sequence[str | None], sets: Candidates | None, separator: str = "|"
 ) -> str | None:
-    """Return why a column of categories is no feature, a key of _REASONS; None if it may be one."""
+    """Return why a column of categories is not a feature, a key of _REASONS; None if it may be one."""
     # A cell may hold several labels, as the column of another annotator does: the first is compared.
     first_labels: list[str | None] = []
     for row in _sample_rows(len(words)).tolist():

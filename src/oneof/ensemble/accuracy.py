@@ -57,7 +57,7 @@ class AccuracyEstimate:
 
     @property
     def is_known(self) -> bool:
-        """Return whether there is a figure to show: a bound of nearly 1 is none."""
+        """Return whether there is a figure to show; a bound of nearly 1 does not count."""
         if self.verdict == "interval":
             return True
         return self.verdict == "bound" and self.bound <= MAX_USEFUL_BOUND
@@ -132,7 +132,7 @@ def sample_order(n: int) -> IntArray:
 def gold_of_random_sample(gold: IntArray) -> IntArray:
     """Return the gold labels [n] of the rows that were drawn, -1 elsewhere.
 
-    Labels that a person chose to give are no random sample. Of many, half are left to choose settings by.
+    Labels of rows that a person chose are not a random sample. Of a large sample, half is left to choose settings by.
     """
     order = sample_order(len(gold))
     is_unknown = gold[order] < 0
@@ -214,7 +214,7 @@ class LabelAccuracy(NamedTuple):
 
 
 def measure_labels(is_right: BoolArray, is_known: BoolArray) -> LabelAccuracy | None:
-    """Measure the resolved labels [n] where gold labels are known; None where these are no random sample.
+    """Measure the resolved labels [n] where gold labels are known; None where these are not a random sample.
 
     The sample is that of `gold_of_random_sample`, which leaves out rows whose gold labels may have chosen settings.
     """

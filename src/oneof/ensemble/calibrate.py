@@ -16,7 +16,7 @@ ERROR_RATE = 0.1  # how often an accuracy may be lower than the curve states
 def calibrate(evaluated: HeldOutEval, estimate: AccuracyEstimate) -> dict[str, Any]:
     """Return curves to predict with, as JSON holds them: the accuracy above a probability, and how improbable true labels are.
 
-    They rest on gold labels or on sets as the estimate does; without an interval there are none.
+    They rest on gold labels or on sets as the estimate does; without an interval they are empty.
     """
     if estimate.verdict != "interval":
         return {"by": "nothing", "reason": estimate.reason, "rows": 0, "accuracy": [], "scores": []}

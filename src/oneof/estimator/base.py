@@ -34,7 +34,7 @@ from oneof.estimator.arguments import (
     single_torch_thread,
 )
 from oneof.estimator.stored import labels_to_json, params_to_json, read_stored
-from oneof.estimator.votes import check_no_sets_with_votes, match_items, read_and_log, sets_of_votes, split_items
+from oneof.estimator.votes import check_alone_with_votes, match_items, read_and_log, sets_of_votes, split_items
 from oneof.learners.config import FitConfig
 from oneof.metrics import approximated_accuracy
 from oneof.runs.decisions import decided_table
@@ -125,7 +125,7 @@ class BasePartialLabelClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMe
             del self.run_  # the folder that from_run opened; this fit replaces it
         ids = None
         if votes is not None:
-            check_no_sets_with_votes(y, prior)
+            check_alone_with_votes(y, prior)
             votes = read_and_log(votes)
             X, ids = split_items(X, items)
         elif items is not None:

@@ -29,7 +29,7 @@ def read_and_log(votes: Any, **settings: Any) -> Votes:
     return read
 
 
-def check_no_sets_with_votes(y: Any, prior: Any) -> None:
+def check_alone_with_votes(y: Any, prior: Any) -> None:
     """Raise an error if y or a prior is passed together with votes."""
     for name, value in (("y", y), ("prior", prior)):
         if value is not None:

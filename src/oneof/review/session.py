@@ -305,7 +305,7 @@ class Review:
             raise FileNotFoundError(errno.ENOENT, text, str(self.run.folder))
 
     def check_typed_label(self, label: str, is_new: bool) -> None:
-        """Raise ValueError for a label that is no class of the run, unless it is sent as a new one and every file can hold it."""
+        """Raise ValueError for a label that is not a class of the run, unless it is sent as a new one that every file can hold."""
         if label in self.known_labels():
             return
         if not is_new:

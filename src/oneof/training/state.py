@@ -279,7 +279,7 @@ def load(path: str | Path, network: Network | None = None) -> Fit:
         with safe_open(path, "pt") as file:
             metadata = json.loads(file.metadata()["fit"])
             tensors = {}
-            for name in file.keys():  # noqa: SIM118 - the file is no dict
+            for name in file.keys():  # noqa: SIM118 - the file is not a dict
                 tensors[name] = file.get_tensor(name)
         _check_claims(metadata, tensors)
         make = network or from_serializable(metadata["network"], KINDS)
