@@ -154,12 +154,7 @@ def _fit(x: Any, candidates: Any, request: FitRequest, group: ProcessGroup) -> F
     mask = read_candidates(candidates, len(features), len(trials), device)
     shape = tuple(features.shape[1:])
     n_classes = mask.shape[2]
-    row_counts = set()
-    for trial in trials:
-        if trial.rows is None:
-            row_counts.add(len(features))
-        else:
-            row_counts.add(len(trial.rows))
+    row_counts = _numbers_of_rows(trials, len(features))
     share_rows = request.views is not None and len(trials) < group.size
     ranks = ProcessGroup()  # each process trains trials of its own
     if share_rows:
@@ -179,14 +174,9 @@ def _fit(x: Any, candidates: Any, request: FitRequest, group: ProcessGroup) -> F
 
     def fit_stack(number: int) -> Fit:
         stack_trials = stacks[number]
-        if len(mask) == 1:  # all trials have the same sets
-            stack_mask = mask[0]
-        else:
-            start = sum(map(len, stacks[:number]))
-            stack_mask = mask[start : start + len(stack_trials)]
         data = make_training_data(
             features,
-            stack_mask,
+            _sets_of_stack(mask, stacks, number),
             stack_trials,
             request.method,
             request.purify,
@@ -201,9 +191,7 @@ def _fit(x: Any, candidates: Any, request: FitRequest, group: ProcessGroup) -> F
             checkpointer = _checkpointer(number, request, data, stack_trials, ranks)
         title = None
         if group.rank == 0:
-            title = request.progress
-        if title is not None and len(stacks) > 1:
-            title += f" ({number + 1} of {len(stacks)})"
+            title = _title_of_stack(request.progress, number, len(stacks))
         gpus = []
         if device.type == "cuda":
             gpus.append(device)
@@ -226,6 +214,32 @@ def _local_device(name: str | torch.device, group: ProcessGroup) -> torch.device
         device = torch.device("cuda", group.rank % torch.cuda.device_count())
         torch.cuda.set_device(device)
     return device
+
+
+def _numbers_of_rows(trials: Sequence[Trial], n: int) -> set[int]:
+    """Return on how many of n rows trials are trained: a number for all of them, if they agree."""
+    row_counts = set()
+    for trial in trials:
+        if trial.rows is None:
+            row_counts.add(n)
+        else:
+            row_counts.add(len(trial.rows))
+    return row_counts
+
+
+def _sets_of_stack(mask: Tensor, stacks: Sequence[Sequence[Trial]], number: int) -> Tensor:
+    """Return the sets of a stack's trials [t, n, c], or those that all trials share [n, c]."""
+    if len(mask) == 1:
+        return mask[0]
+    start = sum(map(len, stacks[:number]))
+    return mask[start : start + len(stacks[number])]
+
+
+def _title_of_stack(title: str | None, number: int, n_stacks: int) -> str | None:
+    """Return the title of the progress bar of one of several stacks."""
+    if title is None or n_stacks == 1:
+        return title
+    return f"{title} ({number + 1} of {n_stacks})"
 
 
 def _trial_bytes(request: FitRequest, network: nn.Module, n: int, n_classes: int, shape: tuple[int, ...]) -> int:
