@@ -281,58 +281,63 @@ def load(path: str | Path, network: Network | None = None) -> Fit:
             tensors = {}
             for name in file.keys():  # noqa: SIM118 - the file is not a dict
                 tensors[name] = file.get_tensor(name)
-        _check_claims(metadata, tensors)
-        make = network or from_serializable(metadata["network"], KINDS)
-        method = Method()
-        if metadata["method"]:
-            method = from_serializable(metadata["method"], KINDS)
-        shape = tuple(metadata["shape"])
-        n_classes = tensors["candidates"].shape[2]
-        weights = _with_prefix(tensors, "weight.")
-        if network is None and not isinstance(make, Timm):  # timm's have sizes of their own
-            with torch.device("meta"):  # which has shapes and no memory
-                described = method.network(make(shape, n_classes), n_classes, shape)
-            _check_shapes(described, weights)
-        modules = []
-        for trial in range(len(tensors["rows"])):
-            module = method.network(make(shape, n_classes), n_classes, shape)
-            module.load_state_dict({name: weight[trial] for name, weight in weights.items()})
-            modules.append(module)
-        normalisation = _with_prefix(tensors, "look.")
-        eval_transform = None
-        if normalisation:
-            eval_transform = Views(((Plain(), 1),), normalisation["scale"], normalisation["offset"], torch.float32)
-        removal_columns = _with_prefix(tensors, "removals.")
-        removed = None
-        if removal_columns:
-            removed = Removals(**removal_columns)
-        origin = None
-        if "origin" in tensors:
-            origin = tensors["origin"].numpy()
-        ranks = None
-        if "ranks" in tensors:
-            ranks = QuantileNormalizer(tensors["ranks"].numpy())
-        return Fit(
-            stack=Stack(modules),
-            shift=tensors.get("shift"),
-            scale=tensors.get("scale"),
-            eval_transform=eval_transform,
-            shape=shape,
-            rows=tensors["rows"],
-            candidates=tensors["candidates"],
-            removals=removed,
-            history=_with_prefix(tensors, "history."),
-            epoch=tensors["epoch"],
-            origin=origin,
-            ranks=ranks,
-            network=make,
-            method=method,
-        )
+        return _restore_fit(metadata, tensors, network)
     except (OSError, SafetensorError, LookupError, AttributeError, TypeError, ValueError, RuntimeError) as error:
         message = f"{path} must be a file that Fit.save wrote; it is not, or not whole ({error})."
         if network is None:
             message += " If its network was your own, give network=."
         raise ValueError(message) from error
+
+
+def _restore_fit(metadata: dict[str, Any], tensors: dict[str, Tensor], network: Network | None) -> Fit:
+    """Return the fit that `Fit.save` stored; raise an error if the parts do not belong together."""
+    _check_claims(metadata, tensors)
+    make = network or from_serializable(metadata["network"], KINDS)
+    method = Method()
+    if metadata["method"]:
+        method = from_serializable(metadata["method"], KINDS)
+    shape = tuple(metadata["shape"])
+    n_classes = tensors["candidates"].shape[2]
+    weights = _with_prefix(tensors, "weight.")
+    if network is None and not isinstance(make, Timm):  # timm's have sizes of their own
+        with torch.device("meta"):  # which has shapes and no memory
+            described = method.network(make(shape, n_classes), n_classes, shape)
+        _check_shapes(described, weights)
+    modules = []
+    for trial in range(len(tensors["rows"])):
+        module = method.network(make(shape, n_classes), n_classes, shape)
+        module.load_state_dict({name: weight[trial] for name, weight in weights.items()})
+        modules.append(module)
+    normalisation = _with_prefix(tensors, "look.")
+    eval_transform = None
+    if normalisation:
+        eval_transform = Views(((Plain(), 1),), normalisation["scale"], normalisation["offset"], torch.float32)
+    removal_columns = _with_prefix(tensors, "removals.")
+    removed = None
+    if removal_columns:
+        removed = Removals(**removal_columns)
+    origin = None
+    if "origin" in tensors:
+        origin = tensors["origin"].numpy()
+    ranks = None
+    if "ranks" in tensors:
+        ranks = QuantileNormalizer(tensors["ranks"].numpy())
+    return Fit(
+        stack=Stack(modules),
+        shift=tensors.get("shift"),
+        scale=tensors.get("scale"),
+        eval_transform=eval_transform,
+        shape=shape,
+        rows=tensors["rows"],
+        candidates=tensors["candidates"],
+        removals=removed,
+        history=_with_prefix(tensors, "history."),
+        epoch=tensors["epoch"],
+        origin=origin,
+        ranks=ranks,
+        network=make,
+        method=method,
+    )
 
 
 def _check_claims(metadata: dict[str, Any], tensors: dict[str, Tensor]) -> None:
