@@ -18,7 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from oneof.data.dataset import Dataset
 from oneof.data.with_ranks import fit_quantiles
+from oneof.ensemble.accuracy import MIN_AMBIGUOUS, MIN_HELD_OUT, sample_order
 from oneof.learners.kernel import KernelConfig, leave_one_out_regression
 from oneof.learners.scaling import scale
 
@@ -33,6 +35,18 @@ MIN_TRUST = 0.1  # above 0, so that the labels of a set keep their order
 _KERNEL = KernelConfig(relative_gamma=1.0)
 _RIDGE = 1.0
 _MIN_RATE = 0.005  # rates are clipped to [_MIN_RATE, 1 - _MIN_RATE], so that no label has an infinite log-likelihood
+
+
+def estimate_explained_share(data: Dataset, labels: IntArray) -> float:
+    """Estimate how well features predict which wrong labels are in the sets, on a sample of the rows.
+
+    It is 0 with votes, counts or probabilities, which tell more than sets do, and for too few rows or sets of several labels.
+    """
+    rows = np.sort(sample_order(len(data))[:MAX_ROWS])
+    n_ambiguous = int((data.candidates.mask[rows].sum(1) > 1).sum())
+    if data.has_prior or len(rows) < MIN_HELD_OUT or n_ambiguous < MIN_AMBIGUOUS:
+        return 0.0
+    return explained_share(data.plain_features(rows), data.candidates.mask[rows], labels[rows])
 
 
 def explained_share(features: FloatArray, candidates: BoolArray, labels: IntArray) -> float:

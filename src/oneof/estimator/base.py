@@ -20,7 +20,7 @@ from oneof.data.encode import Encoding
 from oneof.ensemble.accuracy import AccuracyEstimate
 from oneof.ensemble.model import Model
 from oneof.ensemble.records import FitResult
-from oneof.ensemble.review_order import asking_order
+from oneof.ensemble.review_order import reviewing_order
 from oneof.ensemble.with_votes import dataset_with_votes
 from oneof.estimator.arguments import (
     are_labels,
@@ -246,7 +246,7 @@ class BasePartialLabelClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMe
             table = self.run_.decided
         else:
             table = decided_table(self.result_.purified, {})
-        order = asking_order(table)
+        order = reviewing_order(table)
         is_decided = table["decided"].to_numpy()[order]
         return np.asarray(order[~is_decided][: check_positive_int(n, "n")])
 
