@@ -7,7 +7,8 @@
    labels; other trees on the sets alone. Every learner predicts rows that it was not trained on.
 4. Held-out sets weight the learners. The accuracy on new rows is estimated from held-out predictions.
 5. The learners' weighted mean, and the votes where there are any, resolve the label of every row. Probabilities are lowered where sets
-   seem to miss the true label, where features predict which wrong labels are in the sets, and where nothing was learned.
+   seem to miss the true label, where features predict which wrong labels are in the sets, and where nothing was learned; probabilities
+   of the input that features explain stay as they are.
 
 No true label is used, except those that are given as gold.
 """
@@ -47,7 +48,16 @@ from oneof.ensemble.learner_stages import (
 )
 from oneof.ensemble.model import Model
 from oneof.ensemble.noisy_sets import find_noisy_sets
-from oneof.ensemble.predictable_sets import MAX_ROWS, MIN_TRUST, describe_share, explained_share, trust_in_labels
+from oneof.ensemble.predictable_sets import (
+    MAX_ROWS,
+    MIN_TRUST,
+    describe_share,
+    describe_share_of_prior,
+    explained_share,
+    explained_share_of_prior,
+    independence_of_prior,
+    trust_in_labels,
+)
 from oneof.ensemble.records import (
     FitResult,
     describe_fit,
@@ -128,11 +138,10 @@ def fit_ensemble(data: Dataset, context: Context, evaluation_gold: IntArray) -> 
     # 5. The label of every row.
     allowed = allowed_labels(data, weighted_learners, fitted.networks.sets)
     labels = resolve_labels(data, predictions, allowed).label
-    explained = estimate_explained_share(data, labels)
-    trust = trust_in_labels(explained)
+    trust = estimate_trust(data, labels)
     if learned_nothing(evaluated):
-        trust = MIN_TRUST
-    resolved = resolve_labels(data, predictions, allowed, trust)  # the same labels, less probable
+        trust = trust._replace(in_labels=MIN_TRUST)
+    resolved = resolve_labels(data, predictions, allowed, trust.in_labels, trust.independence)
 
     model = Model(data.classes, data.encoding, (), calibrate(evaluated, accuracy)).with_fitted(learners, weights)
     weighted_model = model.without_zero_weights()
@@ -154,7 +163,7 @@ def fit_ensemble(data: Dataset, context: Context, evaluation_gold: IntArray) -> 
             accuracy,
             context.config.ensemble.sampled_rows(len(rows)),
         ),
-        warnings=[*fitted.warnings, *describe_share(explained)],
+        warnings=[*fitted.warnings, *trust.warnings],
     )
 
 
@@ -320,16 +329,30 @@ def choose_independent_scores(
     return cross_fitted.from_resolved
 
 
-def estimate_explained_share(data: Dataset, labels: IntArray) -> float:
-    """Estimate how well features predict which wrong labels are in the sets, on a sample of the rows.
+class Trust(NamedTuple):
+    """How far the learners' predictions for the rows of the table can be trusted."""
 
-    It is 0 with votes, counts or probabilities, which tell more than sets do, and for too few rows or sets of several labels.
+    in_labels: float = 1.0  # probability that the learners' choice within a set can be believed
+    independence: float = 1.0  # of the learners' mistakes from those in counts or probabilities
+    warnings: Sequence[str] = ()
+
+
+def estimate_trust(data: Dataset, labels: IntArray) -> Trust:
+    """Estimate the trust from how well features predict which wrong labels are in the sets, or how probable, on a sample of the rows.
+
+    It is full with single votes, which tell more than sets do, and for too few rows or sets of several labels.
     """
     rows = np.sort(sample_order(len(data))[:MAX_ROWS])
-    n_ambiguous = int((data.candidates.mask[rows].sum(1) > 1).sum())
-    if data.has_prior or len(rows) < MIN_HELD_OUT or n_ambiguous < MIN_AMBIGUOUS:
-        return 0.0
-    return explained_share(data.plain_features(rows), data.candidates.mask[rows], labels[rows])
+    mask = data.candidates.mask[rows]
+    n_ambiguous = int((mask.sum(1) > 1).sum())
+    if data.has_single_votes or len(rows) < MIN_HELD_OUT or n_ambiguous < MIN_AMBIGUOUS:
+        return Trust()
+    features = data.plain_features(rows)
+    if data.has_prior:
+        share = explained_share_of_prior(features, data.prior[rows], labels[rows])
+        return Trust(independence=independence_of_prior(share), warnings=describe_share_of_prior(share))
+    share = explained_share(features, mask, labels[rows])
+    return Trust(in_labels=trust_in_labels(share), warnings=describe_share(share))
 
 
 def describe_rows(
