@@ -34,9 +34,11 @@ MAX_ROWS = 1500  # on which the share is estimated
 MIN_SHARE = 0.06  # up to which labels are trusted fully
 MAX_SHARE = 0.30  # from which on they are trusted least
 PRIOR_SHARES = (0.0, 0.2)  # the same two for counts and probabilities
+NOTICEABLE_INDEPENDENCE = 0.75  # up to which a warning is given
 MIN_TRUST = 0.1  # above 0, so that the labels of a set keep their order
 _KERNEL = KernelConfig(relative_gamma=1.0)
 _RIDGE = 1.0
+_MIN_VARIANCE = 1e-8  # of a prior's shares, below which there is nothing to explain
 _MIN_RATE = 0.005  # rates are clipped to [_MIN_RATE, 1 - _MIN_RATE], so that no label has an infinite log-likelihood
 
 
@@ -58,7 +60,11 @@ def explained_share(features: FloatArray, candidates: BoolArray, labels: IntArra
     if c == 1:
         return 0.0
     is_label = np.arange(c) == labels[:, None]
-    by_label = np.clip(_mean_by_label(candidates.astype(np.float64), is_label), _MIN_RATE, 1 - _MIN_RATE)
+    n_with_label = is_label.sum(0)[labels][:, None]
+    n_present = (is_label.T.astype(np.float64) @ candidates)[labels]
+    # Over the rows with this label, with the row itself replaced by the mean over all rows.
+    by_label = (n_present - candidates + candidates.mean(0)) / n_with_label
+    by_label = np.clip(by_label, _MIN_RATE, 1 - _MIN_RATE)
     by_features = by_label + _predict_residuals(features, candidates - by_label, is_label)
     by_features = np.clip(by_features, _MIN_RATE, 1 - _MIN_RATE)
 
@@ -83,21 +89,14 @@ def explained_share_of_prior(features: FloatArray, prior: FloatArray, labels: In
     """
     is_label = np.arange(prior.shape[1]) == labels[:, None]
     shares = prior / np.maximum(prior.sum(1, keepdims=True), 1e-12)
-    residuals = shares - _mean_by_label(shares, is_label)
+    n_others = is_label.sum(0)[labels][:, None] - 1  # rows with the same label
+    total_of_others = (is_label.T.astype(np.float64) @ shares)[labels] - shares
+    residuals = np.where(n_others > 0, shares - total_of_others / np.maximum(n_others, 1), 0.0)
     unexplained = residuals - _predict_residuals(features, residuals, is_label)
-    variance = float((residuals[~is_label] ** 2).sum())
-    if variance == 0:
+    variance = float((residuals[~is_label] ** 2).mean())
+    if variance < _MIN_VARIANCE:
         return 0.0
-    return 1 - float((unexplained[~is_label] ** 2).sum()) / variance
-
-
-def _mean_by_label(values: FloatArray, is_label: BoolArray) -> FloatArray:
-    """Return for each row the mean of values [n, c] over the rows with its label; the row itself counts as an average one."""
-    labels = is_label.argmax(1)
-    n_with_label = is_label.sum(0)[labels][:, None]
-    total = (is_label.T.astype(np.float64) @ values)[labels]
-    mean: FloatArray = (total - values + values.mean(0)) / n_with_label
-    return mean
+    return 1 - float((unexplained[~is_label] ** 2).mean()) / variance
 
 
 def _predict_residuals(features: FloatArray, residuals: FloatArray, is_label: BoolArray) -> FloatArray:
@@ -133,19 +132,19 @@ def describe_share(share: float) -> list[str]:
         return []
     return [
         f"the features explain {_percent(share)} of which wrong labels are in the sets: the mistakes in the sets seem to depend on the features, "
-        "and the labels may repeat them. Their probabilities are lowered. To measure the accuracy of the labels, fill in sample.csv; "
+        "and the labels may repeat them. Their probabilities are lowered. To measure the accuracy of the labels, label a random sample, such as sample.csv of a run; "
         "single votes (--votes) would tell more than sets."
     ]
 
 
 def describe_share_of_prior(share: float) -> list[str]:
     """Return a warning where the share lowers the weight of the learners beside counts or probabilities, else nothing."""
-    if independence_of_prior(share) == 1:
+    if independence_of_prior(share) > NOTICEABLE_INDEPENDENCE:
         return []
     return [
         f"the features explain {_percent(share)} of the probabilities that the input gives to wrong labels. They seem to come from a model of "
         "the same features, so predictions from these are no second opinion, and the labels stay close to the input. "
-        "To measure the accuracy of the labels, fill in sample.csv."
+        "To measure the accuracy of the labels, label a random sample, such as sample.csv of a run."
     ]
 
 
