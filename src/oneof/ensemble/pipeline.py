@@ -7,7 +7,8 @@
    labels; other trees on the sets alone. Every learner predicts rows that it was not trained on.
 4. Held-out sets weight the learners. The accuracy on new rows is estimated from held-out predictions.
 5. The learners' weighted mean, and the votes where there are any, resolve the label of every row. Probabilities are lowered where sets
-   seem to miss the true label, where features predict which wrong labels are in the sets, and where nothing was learned.
+   seem to miss the true label, where features predict which wrong labels are in the sets, and where nothing was learned; probabilities
+   of the input that features explain stay as they are.
 
 No true label is used, except those that are given as gold.
 """
@@ -35,7 +36,7 @@ from oneof.ensemble.learner_stages import (
     make_soft_labels,
 )
 from oneof.ensemble.model import Model, represent_rows
-from oneof.ensemble.predictable_sets import MIN_TRUST, describe_share, estimate_explained_share, trust_in_labels
+from oneof.ensemble.predictable_sets import MIN_TRUST, estimate_trust
 from oneof.ensemble.records import FitResult, describe_fit, describe_rows, learner_rows, training_record
 from oneof.ensemble.resolve import allowed_labels, resolve_labels
 from oneof.ensemble.stacking import combine_predictions, weigh_learners
@@ -86,11 +87,10 @@ def fit_ensemble(data: Dataset, context: Context, evaluation_gold: IntArray) -> 
     # 5. The label of every row.
     allowed = allowed_labels(data, fitted.weighted_learners, fitted.networks.sets)
     labels = resolve_labels(data, predictions, allowed).label
-    explained = estimate_explained_share(data, labels)
-    trust = trust_in_labels(explained)
+    trust = estimate_trust(data, labels)
     if learned_nothing(evaluated):
-        trust = MIN_TRUST
-    resolved = resolve_labels(data, predictions, allowed, trust)  # the same labels, less probable
+        trust = trust._replace(in_labels=MIN_TRUST)
+    resolved = resolve_labels(data, predictions, allowed, trust.in_labels, trust.independence)
 
     # The model for new rows, and the records of the fit.
     calibration = calibrate(evaluated, accuracy)
@@ -115,7 +115,7 @@ def fit_ensemble(data: Dataset, context: Context, evaluation_gold: IntArray) -> 
             accuracy,
             context.config.ensemble.sampled_rows(len(rows)),
         ),
-        warnings=[*fitted.warnings, *describe_share(explained)],
+        warnings=[*fitted.warnings, *trust.warnings],
     )
 
 

@@ -1,5 +1,6 @@
 """Fit a classifier to candidate sets, and resolve the label of every training row: the base of both estimators."""
 
+import logging
 import shutil
 import time
 from abc import ABCMeta, abstractmethod
@@ -47,6 +48,8 @@ from oneof.version import __version__
 
 ESTIMATOR = "estimator"  # in run.json: parameters, and labels with their type
 _TINY = 1e-300  # a probability of 0 has no logarithm
+
+_log = logging.getLogger(__name__)
 
 
 class BasePartialLabelClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):  # type: ignore[misc]
@@ -167,6 +170,8 @@ class BasePartialLabelClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMe
             config = replace(config, ensemble=ensemble)
             about_votes = {"people": annotators, "rule": "votes"}
         self.result_ = self._train(data, config)
+        for warning in self.result_.warnings:
+            _log.warning(warning)
         self._metadata = {**self._describe_fit(checksum, time.monotonic() - start), **about_votes}
         self.annotators_ = about_votes.get("people", {}).get("annotators", [])
         self.accuracy_ = self.result_.accuracy
