@@ -32,14 +32,14 @@ from scipy.optimize import brentq
 Floats = NDArray[np.floating[Any]]
 Mask = NDArray[np.bool_]
 WEIGHTS = np.array([0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98])  # u
-LEAST = 1e-6  # of a row's largest prior, so that a candidate without votes stays possible
-BALANCE = 0.5  # the power of m
-FLOOR = 0.01  # of predictions, spread over all labels, so that a row whose predicted label is outside the set has little effect within it
-HELPFUL = 2.0  # standard errors by which the mean score must exceed 0 for predictions to be used
-NOTICEABLE = 1e-3  # and the least mean score, since even constant predictions differ a little between folds
-FEWEST = 10  # held-out rows with several candidates, below which the prior is used alone
-SUREST = 0.2  # share of the rows on which the learners are taken to be right
-FEWEST_SUREST = 30
+MIN_RELATIVE_PRIOR = 1e-6  # of a row's largest prior, so that a candidate without votes stays possible
+MEAN_POWER = 0.5  # the power of m
+SPREAD_PREDICTION = 0.01  # of predictions, spread over all labels, so that a row whose predicted label is outside the set has little effect within it
+MIN_STANDARD_ERRORS = 2.0  # standard errors by which the mean score must exceed 0 for predictions to be used
+MIN_SCORE = 1e-3  # and the least mean score, since even constant predictions differ a little between folds
+MIN_ROWS = 10  # held-out rows with several candidates, below which the prior is used alone
+SUREST_SHARE = 0.2  # share of the rows on which the learners are taken to be right
+MIN_SUREST_ROWS = 30
 MAX_ACCURACY = 0.995
 PRIOR_POWERS = (0.1, 6.0)  # the smallest and the largest a
 PREDICTION_POWERS = (0.05, 8.0)  # b
@@ -66,9 +66,9 @@ def combine_prior(
     """
     shares = _normalised(prior, candidates)
     scored = held_out & (candidates.sum(1) > 1)
-    predicted = _within(predicted + FLOOR / predicted.shape[1], candidates)
+    predicted = _within(predicted + SPREAD_PREDICTION / predicted.shape[1], candidates)
     mean = _mean_within(predicted, candidates, scored)
-    if scored.sum() < FEWEST or not _are_helpful(shares[scored], predicted[scored], mean[scored]):
+    if scored.sum() < MIN_ROWS or not _are_helpful(shares[scored], predicted[scored], mean[scored]):
         return shares  # exactly, so that ties stay ties
 
     agreement = _agreement(shares[scored], predicted[scored])
@@ -80,7 +80,7 @@ def combine_prior(
     mean = _mean_within(predicted, candidates, scored)
 
     final_prior = _powered(shares, 1 + independence * (prior_power - 1))
-    evidence_of_features = (predicted / mean**BALANCE) ** independence
+    evidence_of_features = (predicted / mean**MEAN_POWER) ** independence
     return _within(final_prior * evidence_of_features, candidates)
 
 
@@ -89,7 +89,7 @@ def _are_helpful(shares: Floats, predicted: Floats, mean: Floats) -> bool:
     ratio = (shares * predicted).sum(1) / (shares * mean).sum(1)
     scores = np.log(WEIGHTS[:, None] * ratio + 1 - WEIGHTS[:, None])  # [weights, n]
     best = scores[scores.mean(1).argmax()]
-    return bool(best.mean() > max(NOTICEABLE, HELPFUL * best.std() / len(best) ** 0.5))
+    return bool(best.mean() > max(MIN_SCORE, MIN_STANDARD_ERRORS * best.std() / len(best) ** 0.5))
 
 
 def _agreement(shares: Floats, predicted: Floats) -> NDArray[np.float64]:
@@ -102,7 +102,7 @@ def _agreement(shares: Floats, predicted: Floats) -> NDArray[np.float64]:
 
 def _power_of_prior(shares: Floats, predicted: Floats, agreement: Floats) -> float:
     """Return a, by the rows of which the learners are surest."""
-    n_surest = max(int(SUREST * len(shares)), min(FEWEST_SUREST, len(shares)))
+    n_surest = max(int(SUREST_SHARE * len(shares)), min(MIN_SUREST_ROWS, len(shares)))
     surest = np.argsort(-predicted.max(1), kind="stable")[:n_surest]
     stated = float(shares[surest].max(1).mean())
     agreed = float(agreement[surest].mean())
@@ -146,7 +146,7 @@ def _normalised(prior: Floats, candidates: Mask) -> NDArray[np.float64]:
     within = np.where(candidates, prior, 0.0).astype(np.float64)
     largest = within.max(1, keepdims=True)
     relative = np.where(largest > 0, within / np.where(largest > 0, largest, 1.0), 1.0)
-    return _within(np.maximum(relative, LEAST), candidates)
+    return _within(np.maximum(relative, MIN_RELATIVE_PRIOR), candidates)
 
 
 def _powered(shares: Floats, power: float) -> NDArray[np.float64]:
