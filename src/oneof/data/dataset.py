@@ -59,6 +59,7 @@ class VoteEvidence(NamedTuple):
     neighbours: FloatArray | None = None  # [n, c] predictions from the votes on other rows; NaN where there are none
     held_out: VoteScorer | None = None  # held-out votes, which weight the predictions; None without single votes
     vote_model: VoteModel | None = None  # combines votes and predictions; None without features
+    learners_repeat_votes: bool = False  # rules read features that learners learn from; `neighbours` come from others
     counts: FloatArray | None = None  # [n, c] votes for each label
     vote_accuracy: float = 1.0  # how often a single vote is right
 

@@ -75,7 +75,8 @@ NO_HELP = Powers(0.0, 0.0, 0.0, 0.0)
 def combine_votes(votes: VoteEvidence, predictions: Predictions) -> NDArray[np.float32]:
     """Return the probability of each label [n, c], by single votes and by the learners' predictions.
 
-    Where predictions by the votes on other rows exist, their mean with the learners' is tried as well.
+    Where predictions by the votes on other rows exist, their mean with the learners' is tried as well. Where learners repeat votes, these predictions
+    replace the learners' on rows with votes.
     """
     if votes.posterior is None or votes.held_out is None or votes.counts is None:
         raise ValueError("votes must be single votes; got counts or probabilities. Combine these by combine_prior.")
@@ -86,6 +87,8 @@ def combine_votes(votes: VoteEvidence, predictions: Predictions) -> NDArray[np.f
     if votes.neighbours is not None:
         by_neighbours = np.where(np.isnan(votes.neighbours), predictions.mean, votes.neighbours)
         tried.append((predictions.mean + by_neighbours) / 2)
+        if votes.learners_repeat_votes:
+            tried = [by_neighbours]
     best = NO_HELP
     best_logs = np.zeros_like(likelihood)
     for probabilities in tried:
