@@ -35,7 +35,7 @@ from scipy.special import logsumexp, softmax
 
 from oneof.data.dataset import VoteEvidence, VoteScorer
 from oneof.learners.base import Predictions
-from oneof.votes.annotators import CORRELATION, vote_exponent
+from oneof.votes.annotators import vote_exponent
 
 Floats = NDArray[np.floating[Any]]
 POWERS = (0.15, 0.3, 0.5, 0.7, 1.0)  # b
@@ -101,12 +101,12 @@ def combine_votes(votes: VoteEvidence, predictions: Predictions) -> NDArray[np.f
     is_predicted = predictions.mean.max(1) > predictions.mean.min(1)  # False where a row shows nothing to the learners
     power = np.where(is_predicted, np.where(has_votes, best.combined, UNVOTED * best.rows), 0.0)[:, None]
     combined = likelihood + (1 - power) * log_frequencies + power * best_logs
-    combined[has_votes & is_predicted] /= 1 + 2 * CORRELATION * best.explained * best.combined
+    combined[has_votes & is_predicted] /= 1 + 2 * votes.correlation * best.explained * best.combined
     tempered = softmax(combined, axis=1)
     if best.explained > 0 and votes.vote_model is not None:
         rows = np.flatnonzero(has_votes & is_predicted)
         by_model = votes.vote_model.posterior(tried)[rows]
-        exponent = vote_exponent(votes.counts[rows].sum(1), CORRELATION)
+        exponent = vote_exponent(votes.counts[rows].sum(1), votes.correlation)
         tempered[rows] = average_with_model(tempered[rows], by_model, exponent)
     return np.asarray(tempered, dtype=np.float32)
 

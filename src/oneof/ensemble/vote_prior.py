@@ -107,6 +107,7 @@ def vote_prior(
         learners_repeat_votes=bool(is_read.any()),
         counts=counts,
         vote_accuracy=float(np.average(joint.posterior[votes.item, votes.label], weights=votes.share)),
+        correlation=joint.fitted.correlation,
     )
     scaling = None if not joint.choice.features else joint.choice.features.split(",")[0]
     return VotePrior(candidates, np.maximum(prior, MIN_PRIOR), evidence, joint, scaling)
