@@ -46,7 +46,7 @@ def columns_read_by_rules(x: Floats, votes: Votes, item: Integers) -> NDArray[np
         return np.zeros(x.shape[1], dtype=bool)
     differs = _differs_from_most_frequent(x)
     n_different = differs.sum(0)[:, None]  # [d, 1]
-    spoken = np.asarray((speaks.T @ differs.astype(np.float64)).T)  # [d, rules]
+    spoken = np.asarray((speaks.T @ differs.astype(np.float32)).T)  # [d, rules]
     rate = np.asarray(speaks.sum(0)).ravel() / n
     expected = n_different * rate
     deviation = np.sqrt(n_different * rate * (1 - rate))
