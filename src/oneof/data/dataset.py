@@ -59,8 +59,10 @@ class VoteEvidence(NamedTuple):
     neighbours: FloatArray | None = None  # [n, c] predictions from the votes on other rows; NaN where there are none
     held_out: VoteScorer | None = None  # held-out votes, which weight the predictions; None without single votes
     vote_model: VoteModel | None = None  # combines votes and predictions; None without features
+    learners_repeat_votes: bool = False  # rules read features that learners learn from; `neighbours` come from others
     counts: FloatArray | None = None  # [n, c] votes for each label
     vote_accuracy: float = 1.0  # how often a single vote is right
+    correlation: float = 0.0  # rho, of the errors of two votes on a row
 
     def with_classes(self, columns: Sequence[int], c: int) -> VoteEvidence:
         """Return the same over c classes, of which these columns could be voted for."""
