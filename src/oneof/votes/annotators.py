@@ -31,6 +31,7 @@ _SPEAKING_ROUNDS = 3  # of EM that update rates of speaking; with more, classes 
 # Of the number of speakers per item, relative to independent speakers: below it, items were assigned.
 _MIN_DISPERSION = 0.5
 _MIN_MEAN_COUNT = 1.01  # of speakers per item; with fewer, their number hardly varies whatever the cause
+_ROUNDING = 1e-9  # of sums of votes for several labels, which are fractions
 _EPS = 1e-3  # accuracies are clipped to [eps, 1 - eps]: nobody is certain
 _BLOCK_SIZE = 1 << 16  # numbers computed at a time, so that they stay in the cache
 
@@ -344,7 +345,8 @@ class _Speakers(NamedTuple):
 def _find_speakers(label_counts: Floats, by_annotator: Any, model: Annotators, n_silent: int) -> _Speakers:
     """Find the annotators who only ever give one label, from the weights of their votes by label [a, c] and by item [n, a]."""
     is_speaker = np.logical_and((label_counts > 0).sum(1) == 1, model.has_own_confusions)
-    are_rules = label_counts[is_speaker].sum() > label_counts.sum() / 2  # else they are people who voted little
+    share_of_votes = label_counts[is_speaker].sum() / label_counts.sum()
+    are_rules = share_of_votes > 0.5 + _ROUNDING  # else they are people who voted little
     silence_counts = are_rules and _is_silence_informative(by_annotator, is_speaker, n_silent)
     return _Speakers(is_speaker, bool(silence_counts))
 
