@@ -85,7 +85,9 @@ def _line_of_its_own(text: str) -> str | None:
 def _first_clause(text: str) -> str:
     """Return a text up to the end of its first clause, if a sentence follows; else as it is."""
     end = _END_OF_CLAUSE.search(text)
-    if end is None or not end.start() or not is_sentence(text[end.start() :]):
+    if end is None or not end.start():
+        return text
+    if not is_sentence(text[end.start() :]) and "because" not in end.group().casefold():
         return text
     return text[: end.start()]
 

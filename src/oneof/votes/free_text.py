@@ -27,24 +27,47 @@ _PREFIX = re.compile(
     re.IGNORECASE,
 )
 _REFUSAL = re.compile(
-    r"^(?:n\s*/\s*a|null|nan|not applicable|unsure|uncertain|not sure|undetermined|undecided|no answer|no label|no response|refus(?:ed|al)|skip(?:ped)?|\?+|[-\u2013\u2014]+"
+    r"^(?:#?n\s*/\s*a|n\.\s?a|null|nan|not applicable|unsure|not sure|no answer|no label|no response|idk|tbd|\?+|[-\u2013\u2014]+"
     r"|(?:i(?:'m| am) )?(?:not (?:entirely |quite |really )?sure|unsure|sorry|unable)\b.*"
     r"|(?:i )?(?:don't|do not) know\b.*|(?:i |we |it )?(?:can't|cannot|can not|could not|couldn't) .*"
     r"|(?:it is |it's )?(?:impossible|not possible) to .*|(?:there is |i have )?(?:not enough|insufficient|no) (?:information|context|evidence)\b.*"
     r"|(?:the (?:text|question|sentence|message|passage) )?does(?:n't| not) (?:fit|match|belong)\b.*"
     r"|none of (?:the|these|them|those)\b.*|no (?:category|label|class) (?:applies|fits|matches)\b.*"
-    r"|neither|neither of .*|neither .* nor .*|as an ai\b.*|(?:sorry|i apologi[sz]e)\b.*)$",
+    r"|(?:the |my )?(?:final |correct |best )?(?:answer|label|category|class|classification)(?: is)?"  # and nothing more
+    r"|neither of .*|neither .* nor .*|as an ai\b.*|(?:sorry|i apologi[sz]e)\b.*)$",
     re.IGNORECASE | re.DOTALL,
 )
 # Words that mean no label unless they are one: only where classes are known and these are not among them.
-_VAGUE = {"none", "unknown", "unclear", "ambiguous", "indeterminate", "na", "nil", "undefined"}
+_VAGUE = {
+    "none", "unknown", "unclear", "ambiguous", "indeterminate", "na", "nil", "undefined", "neither", "uncertain", "undetermined",
+    "undecided", "refusal", "refused", "skip", "skipped",
+}  # fmt: skip
 _HEDGE = re.compile(
     r"\b(?:but|maybe|perhaps|probably|possibly|likely|my (?:best )?guess|i(?:'d| would) (?:say|guess|go with|lean)|if i had to)\b|:",
     re.IGNORECASE,
 )
-_SHORT_HEAD = re.compile(r"\W*(\w{1,2})(?:[).:\]](?!\w)|\s+[-\u2013\u2014=]\s|\s+is\b)")
+_SHORT_HEAD = re.compile(r"\W*(\w{1,2})(?:[).,:\]](?!\w)|\s+[-\u2013\u2014=]\s|\s+is\b)")
 _SHORT_NAMES = re.compile(r"\W*\S{1,2}(?:\s*(?:,|/|or|and|\|)\s*\S{1,2})+\W*")
-_NEGATED = re.compile(r"\b(?:not|rather than|instead of|neither|nor|isn't|never)\s+(?:an?\s+|the\s+)?", re.IGNORECASE)
+_FILLER = (
+    r"an?|the|any|really|actually|quite|very|truly|clearly|necessarily|particularly|exactly|strictly|at all|about|be|is|are|it|it's|this"
+    r"|that|to|of|as|in|for|under|seems?|appears?|looks?|like|think|believe|say|consider(?:ed)?|classif(?:y|ied)|label(?:l?ed)?|being"
+    r"|related|mention|contain|express|describe|involve|concern|refer|ask(?:ing)?|talk(?:ing)?|fit|match|belong|count"
+)
+# At the end of what stands before a name: "is not", "I don't think that it is", "non".
+_NEGATED = re.compile(
+    rf"(?:\b(?:not|no|non|never|neither|nor|without|rather than|instead of)|n't)\s+(?:(?:{_FILLER})\s+)*$",
+    re.IGNORECASE,
+)
+_NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?![\w.]*\w)")
+_NUMBERED = re.compile(r"^\W*([A-Za-z]|\d{1,2})\s*[).:\]\-]\s*(\S.*)$", re.DOTALL)
+_MIN_NUMBERED = 3  # answers such as "B) Paris" that show what B means
+_MIN_NUMBERED_SHARE = 0.9  # of them that must agree
+
+
+NO_LABEL = {
+    "unsure", "not sure", "i'm not sure", "don't know", "i don't know", "can't tell", "cannot tell", "?", "nan", "null", "<na>", "n/a", "#n/a",
+}  # fmt: skip
+"""Answers, in lower case, that name no label."""
 
 
 class Meaning(NamedTuple):
@@ -67,6 +90,17 @@ def is_refusal(text: str) -> bool:
     """Return whether an answer says that no label applies or can be told, and names none after "but" or "maybe"."""
     stripped = text.replace("\u2019", "'").strip(_DECORATION + "?") or text.strip()
     return bool(_REFUSAL.match(stripped))
+
+
+def is_no_vote(name: str, count: int, total: int) -> bool:
+    """Return whether a name that is no known class, written `count` times in `total` answers, is no label.
+
+    What may be a label, such as "none" or "cannot log in", is one where it is frequent.
+    """
+    if name.strip().casefold() in NO_LABEL:
+        return True
+    is_rare = total >= MIN_ANSWERS and count < MIN_VAGUE_SHARE * total
+    return is_rare and is_refusal(name)
 
 
 def find_classes(counts: Mapping[str, int]) -> list[str]:
@@ -133,33 +167,71 @@ def named_classes(text: str, classes: Sequence[str]) -> list[str]:
     Case is ignored for names of three letters or more; shorter ones, which are words of sentences too, are found only in
     lists such as "A or B". In a sentence that names a class as it is written, a name in other case is a word ("an entity").
     """
+    return _named_and_negated(text, classes)[0]
+
+
+def _named_and_negated(text: str, classes: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the classes that a text names, in order, and those that it only negates.
+
+    "It isn't toxic" names the class "not toxic", if there is one.
+    """
     by_length = sorted(classes, key=len, reverse=True)
     is_list_of_short_names = bool(_SHORT_NAMES.fullmatch(text.strip()))
     remaining = text
     first_position: dict[str, int] = {}
     as_written: set[str] = set()
+    negated: list[str] = []
     for name in by_length:
         if len(name) < 3 and not is_list_of_short_names:
             continue
         pattern = _pattern_of(name)
         for match in pattern.finditer(remaining):
             start = max(0, match.start() - _MAX_NEGATION_LENGTH)
-            before = remaining[start : match.start()].rstrip("*_`\"' ") + " "
-            is_negated = any(negation.end() == len(before) for negation in _NEGATED.finditer(before))
-            if not is_negated:
-                first_position.setdefault(name, match.start())
-                if match.group() == name:
-                    as_written.add(name)
+            before = remaining[start : match.start()].replace("\u2019", "'").rstrip("*_`\"' ") + " "
+            if _NEGATED.search(before):
+                opposite = _opposite(name, classes)
+                if opposite is None:
+                    negated.append(name)
+                else:
+                    first_position.setdefault(opposite, match.start())
+                    as_written.add(opposite)
+                continue
+            first_position.setdefault(name, match.start())
+            if match.group() == name:
+                as_written.add(name)
         remaining = pattern.sub(lambda match: "\0" * len(match.group()), remaining)
     if as_written and is_sentence(text):
         for name in list(first_position):
             if name not in as_written and name != name.lower():
                 del first_position[name]
-    return sorted(first_position, key=lambda name: first_position[name])
+    named = sorted(first_position, key=lambda name: first_position[name])
+    return named, [name for name in dict.fromkeys(negated) if name not in first_position]
+
+
+def _opposite(name: str, classes: Sequence[str]) -> str | None:
+    """Return the class that says "not", "non", "no" or "un" of another one, such as "not toxic" of "toxic"; None if there is none."""
+    squeezed = _squeeze(name)
+    negations = {f"{prefix}{squeezed}" for prefix in ("not", "non", "no", "un")}
+    opposites = [other for other in classes if _squeeze(other) in negations]
+    return opposites[0] if len(opposites) == 1 else None
+
+
+def _squeeze(text: str) -> str:
+    """Return a folded text without blanks, so that "Sci/Tech" and "SciTech" are the same."""
+    return fold(text).replace(" ", "")
+
+
+def _lacks_a_letter(word: str, name: str) -> bool:
+    """Return whether a word is a class of five letters without one of them, such as "hapy" for "happy"."""
+    if len(name) != MIN_LENGTH or len(word) != len(name) - 1 or word[0] != name[0]:
+        return False
+    return any(word == name[:i] + name[i + 1 :] for i in range(len(name)))
 
 
 def _is_short_form(word: str, name: str) -> bool:
     """Return whether a word abbreviates a class ("pos" for "positive"), or adds an ending to it ("numerical" for "numeric")."""
+    if word.endswith("ies") and name.endswith("y") and word[:-3] == name[:-1]:
+        return True
     if not (word + name).replace(" ", "").isalpha():
         return False
     if len(word) < len(name):
@@ -172,12 +244,52 @@ def _short_name(text: str) -> str:
     head = _SHORT_HEAD.match(text)
     if head is not None:
         return head.group(1)
-    last_word = text.strip(_DECORATION).split()[-1]
-    return last_word if len(last_word) < 3 else ""
+    words = text.strip(_DECORATION).split()
+    if not words or len(words[-1]) > 2 or _NEGATED.search(" ".join(words[:-1]) + " "):
+        return ""
+    return words[-1]
+
+
+def _stated_number(text: str, classes: Sequence[str]) -> str | None:
+    """Return the class that is the only number in a text ("4 stars", "4 out of 5", "4.0"), where all classes are whole numbers."""
+    if not all(name.isdecimal() for name in classes):
+        return None
+    largest = max(map(int, classes))
+    if largest > 2:
+        text = re.sub(rf"(?<=\d)\s*(?:/|out of|of)\s*{largest}(?![\w.]*\w)", "", text, flags=re.IGNORECASE)
+    numbers = {float(number) for number in _NUMBER.findall(text)}
+    matching = [name for name in classes if numbers == {float(name)}]
+    return matching[0] if len(matching) == 1 else None
+
+
+def numbered_classes(counts: Mapping[str, int], classes: Sequence[str]) -> dict[str, str]:
+    """Return the class that each letter or number of an option stands for, as answers such as "B) Paris" show."""
+    named: dict[str, Counter[str]] = {}
+    for text, count in counts.items():
+        numbered = _NUMBERED.match(final_answer(text))
+        if numbered is None or numbered[1] in classes:
+            continue
+        meaning = meaning_of(numbered[2], classes)
+        if meaning is not None and len(meaning) == 1:
+            named.setdefault(numbered[1], Counter())[meaning[0]] += count
+    found = {}
+    for number, of_number in named.items():
+        name, count = of_number.most_common(1)[0]
+        if count >= max(_MIN_NUMBERED, _MIN_NUMBERED_SHARE * of_number.total()):
+            found[number] = name
+    return found
+
+
+def class_of_number(text: str, numbered: Mapping[str, str]) -> str | None:
+    """Return the class that an answer names by the letter or number of its option alone; None if it does not."""
+    return numbered.get(_short_name(final_answer(text)))
 
 
 def meaning_of(text: str, classes: Sequence[str]) -> list[str] | None:
-    """Return the classes that an answer stands for; an empty list for a refusal, None if it cannot be told."""
+    """Return the classes that an answer stands for; an empty list for a refusal, None if it cannot be told.
+
+    An answer that only says which classes do not apply stands for all others.
+    """
     stripped = text.strip(_DECORATION)
     if stripped in classes:
         return [stripped]
@@ -185,6 +297,10 @@ def meaning_of(text: str, classes: Sequence[str]) -> list[str] | None:
     labels = _meaning_of_part(answer, classes)
     if labels is None:
         labels = _meaning_of_part(without_reasoning(text), classes)
+    if labels is None:
+        _, negated = _named_and_negated(without_reasoning(text), classes)
+        if negated:
+            labels = [name for name in classes if name not in negated]
     return labels
 
 
@@ -199,6 +315,19 @@ def _meaning_of_part(text: str, classes: Sequence[str]) -> list[str] | None:
         by_fold.setdefault(fold(name), []).append(name)
     if len(by_fold.get(folded, ())) == 1:
         return by_fold[folded]
+    by_squeezed: dict[str, list[str]] = {}
+    for name in classes:
+        by_squeezed.setdefault(_squeeze(name), []).append(name)
+    squeezed = folded.replace(" ", "")
+    if len(squeezed) >= MIN_PREFIX_LENGTH and len(by_squeezed.get(squeezed, ())) == 1:
+        return by_squeezed[squeezed]
+    for name in classes:
+        if squeezed in (f"non{_squeeze(name)}", f"un{_squeeze(name)}"):
+            opposite = _opposite(name, classes)
+            return [opposite] if opposite else [other for other in classes if other != name]
+    number = _stated_number(text, classes)
+    if number is not None:
+        return [number]
     if is_refusal(text):
         hedge = _HEDGE.search(text)
         return named_classes(text[hedge.end() :], classes) if hedge else []
@@ -208,7 +337,11 @@ def _meaning_of_part(text: str, classes: Sequence[str]) -> list[str] | None:
     short_name = _short_name(text)
     if short_name in classes:
         return [short_name]
-    for is_alike in (is_near_miss, _is_short_form):
+    if (
+        len(short_name) == 2 and len(by_fold.get(short_name.casefold(), ())) == 1
+    ):  # "No, it is not" where a class is "no"
+        return by_fold[short_name.casefold()]
+    for is_alike in (is_near_miss, _lacks_a_letter, _is_short_form):
         alike = [name for name in classes if is_alike(folded, fold(name))]
         if len(alike) == 1:
             return alike
