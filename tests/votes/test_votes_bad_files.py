@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from oneof.votes import Spelling, read_label_studio, read_long, read_wide
+from oneof.votes import Spelling, read_label_studio, read_long, read_votes, read_wide
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "votes"
 
@@ -54,6 +54,20 @@ def test_a_bad_csv_is_refused_with_its_row(tmp_path: Path, content: str, message
     with pytest.raises(ValueError, match=message) as caught:
         read_long(path)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("0,ann,cat\n0,bob,dog\n", r"it has 0, ann, cat\. The first row must hold the names of the columns"),
+        ("key,who,what\n0,ann,cat\n", "it has key, who, what. Name the columns with --item, --annotator and --label"),
+        ("item,ann\n0,cat\n", "it has item, ann. Name the columns .* --columns if each annotator has one"),
+    ],
+)
+def test_missing_columns_are_named_with_their_options(tmp_path: Path, content: str, message: str) -> None:
+    (tmp_path / "votes.csv").write_text(content)
+    with pytest.raises(ValueError, match=message):
+        read_votes(tmp_path / "votes.csv")
 
 
 @pytest.mark.parametrize("name", ["votes.csv", "votes.jsonl"])

@@ -12,6 +12,7 @@ from oneof.candidates.mask import Candidates
 from oneof.data.supervision import label_text
 from oneof.estimator.arguments import check_length, is_frame
 from oneof.votes.ballots import Votes
+from oneof.votes.match import match_ids
 from oneof.votes.read import read_votes
 
 _log = logging.getLogger(__name__)
@@ -77,10 +78,12 @@ def match_items(votes: Votes, ids: list[Any] | None, n: int) -> NDArray[np.intp]
         if key in first_row:
             raise ValueError(f"items must be distinct; {key!r} is in rows {first_row[key]} and {row}. Drop one.")
         first_row[key] = row
-    index_of = {label_text(key): i for i, key in enumerate(votes.items.to_pylist())}
-    item = np.array([index_of.get(key, -1) for key in keys], dtype=np.intp)
+    voted_ids = [label_text(key) for key in votes.items.to_pylist()]
+    item, remarks = match_ids(keys, voted_ids)
+    for remark in remarks:
+        _log.warning(remark)
     if not (item >= 0).any():
-        voted = next(iter(index_of), "")
+        voted = voted_ids[0]
         row_key = next(iter(keys), "")
         raise ValueError(
             f"votes and X must belong together; no item of the votes (such as {voted!r}) is an item of X (such as {row_key!r}). "

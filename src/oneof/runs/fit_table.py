@@ -231,7 +231,8 @@ def _read_inputs(file: Path, spec: FitSpec, options: RunOptions) -> tuple[Table,
     if spec.votes is None:
         return read_table(file, spec.roles), None
     voted = read_table_with_votes(file, spec.votes, spec.roles)
-    table = read_table(voted.source, voted.roles, bare=True)  # features are optional: votes alone can be resolved
+    # Features are optional: votes alone can be resolved.
+    table = read_table(voted.source, voted.roles, bare=True, known_classes=voted.votes.labels)
     if options.map_out is not None:
         write_map(voted.votes.meanings, options.map_out)
     return table, voted

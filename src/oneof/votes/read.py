@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from oneof.data.files.columns import open_table
-from oneof.data.files.source import TableSource, translate_arrow_errors
+from oneof.data.files.source import TableSource, is_number, translate_arrow_errors
+from oneof.data.roles import check_column
 from oneof.storage.printable import shortened
 from oneof.votes.ballots import Answers, Votes, collect
 from oneof.votes.final_answer import parse_json
@@ -272,6 +273,7 @@ def read_votes(source: Any, *, form: Form | None = None, report_unused: bool = T
             votes = collect_answers(file.name, export.answers, spelling)
             return _with_remarks(votes, export.remarks, names, export.used, report_unused)
     layout = _layout_of(source, file, form, names, records)
+    _check_columns(file, layout, names)
     if records is None:
         records = _rows_with_rich_cells(source, layout, file)
     answers = None
@@ -294,6 +296,16 @@ def read_votes(source: Any, *, form: Form | None = None, report_unused: bool = T
         )
     used = {*layout.used, *layout.truth, file.confidence or ""}
     return _with_remarks(votes, list(layout.remarks), names, used, report_unused)
+
+
+def _check_columns(file: VotesFile, layout: Layout, names: list[str]) -> None:
+    """Raise ValueError if a column or key of the items, the annotators or the labels is missing."""
+    remedy = "Name the columns with --item, --annotator and --label, or with --columns if each annotator has one."
+    if any(is_number(name) for name in names):
+        remedy = "The first row must hold the names of the columns. Add it."
+    for name in (layout.item, layout.annotator, layout.label):
+        if name is not None and names:
+            check_column(name, names, file.name, remedy)
 
 
 def _with_settings(source: Any, settings: dict[str, Any]) -> VotesFile:
