@@ -20,10 +20,15 @@ _log = logging.getLogger(__name__)
 ITEM = "item"  # the column of a frame that holds the items' ids, unless another is named
 
 
-def read_and_log(votes: Any, **settings: Any) -> Votes:
-    """Return votes as they are, or read them and log how they were read."""
+def read_and_log(votes: Any, *, rows_are_numbered: bool = False, **settings: Any) -> Votes:
+    """Return votes as they are, or read them and log how they were read.
+
+    Where rows of X are known by their numbers, so are those of a pandas frame of votes whose index has no name.
+    """
     if isinstance(votes, Votes):
         return votes
+    if rows_are_numbered and hasattr(votes, "reset_index") and votes.index.name is None:
+        votes = votes.reset_index(drop=True)
     read = read_votes(votes, **settings)
     for remark in read.remarks:
         _log.warning(remark)

@@ -20,6 +20,7 @@ from oneof.votes.final_answer import parse_json
 from oneof.votes.label_studio import is_label_studio, read_label_studio
 from oneof.votes.layout import Cells, Form, Layout, Request, find_layout, number_or_none
 from oneof.votes.records import (
+    ANNOTATOR_NAMES,
     ITEM_NAMES,
     TEXT_NAMES,
     Answer,
@@ -43,7 +44,7 @@ from oneof.votes.records import (
     votes_key,
 )
 from oneof.votes.spelling import AS_WRITTEN, Spelling, read_map, read_taxonomy
-from oneof.votes.tables import VoteTable, load, place_of_record, read_records
+from oneof.votes.tables import VoteTable, check_ending, load, place_of_record, read_records
 
 ITEM = "item"
 ANNOTATOR = "annotator"
@@ -242,8 +243,9 @@ def read_votes(source: Any, *, form: Form | None = None, report_unused: bool = T
     Parameters
     ----------
     source
-        A path to a file (CSV, TSV, Parquet, JSON Lines or JSON), an Arrow table, a data frame, or a `VotesFile`, which holds
-        the settings too.
+        A path to a file (CSV, TSV, Parquet, JSON Lines or JSON), an Arrow table, a data frame, a list of objects, an object of
+        lists, an array with a column per annotator, or a `VotesFile`, which holds the settings too. The index of a pandas frame
+        has the items' ids if no column does.
     form
         "long", "wide" or "label-studio". None: recognised by the names of the columns and their values.
     report_unused
@@ -261,6 +263,9 @@ def read_votes(source: Any, *, form: Form | None = None, report_unused: bool = T
     file = _with_settings(source, settings)
     if isinstance(source, (VotesFile, str, Path)):
         source = Path(file.path)
+        check_ending(source)
+    else:
+        source = _as_table(source, file.item)
     form = form or file.form
     spelling = file.spelling
     if isinstance(source, Path) and (form == "label-studio" or (form is None and is_label_studio(source))):
@@ -296,6 +301,26 @@ def read_votes(source: Any, *, form: Form | None = None, report_unused: bool = T
         )
     used = {*layout.used, *layout.truth, file.confidence or ""}
     return _with_remarks(votes, list(layout.remarks), names, used, report_unused)
+
+
+def _as_table(source: Any, item: str) -> Any:
+    """Return a list of objects, an object of lists or an array [items, annotators] as a table; a frame's index as the ids if no column has them."""
+    if isinstance(source, list) and source and all(isinstance(record, dict) for record in source):
+        return pa.Table.from_pylist(source)
+    if isinstance(source, dict):
+        return pa.table(source)
+    if isinstance(source, np.ndarray) and source.ndim == 2:
+        columns = {f"annotator {j + 1}": source[:, j].tolist() for j in range(source.shape[1])}
+        return pa.table(columns)
+    if hasattr(source, "iloc") and hasattr(source, "rename_axis"):
+        index = source.index
+        names = [str(name) for name in source.columns]
+        has_ids = first_name(item, (*ITEM_NAMES, *TEXT_NAMES), names) is not None
+        is_default = index.name is None and list(index) == list(range(len(index)))
+        is_long = first_name(ANNOTATOR_NAMES[0], ANNOTATOR_NAMES, names) is not None and index.name is None
+        if not has_ids and not is_default and not is_long and index.nlevels == 1:
+            return source.rename_axis(item).reset_index()
+    return source
 
 
 def _check_columns(file: VotesFile, layout: Layout, names: list[str]) -> None:

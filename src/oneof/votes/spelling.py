@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from oneof.candidates.read import show
 from oneof.data.files.columns import open_table
+from oneof.data.files.source import is_number
 from oneof.storage.did_you_mean import did_you_mean
 from oneof.storage.files import atomic_write
 from oneof.storage.printable import shortened
@@ -38,7 +39,7 @@ from oneof.votes.free_text import (
     meaning_of,
     numbered_classes,
 )
-from oneof.votes.tables import load, load_json
+from oneof.votes.tables import load, load_json, without_decimals
 
 Integers = NDArray[np.intp]
 
@@ -286,6 +287,7 @@ def parse_labels(
     code = encoded.indices.to_numpy().astype(np.intp)  # [r]
     read = spelling.reader()
     names_of_texts = [list(read(text)) for text in encoded.dictionary.to_pylist()]
+    _drop_decimals(names_of_texts, spelling.classes or ())
     counts = np.bincount(code, minlength=len(names_of_texts)).tolist()
     meanings, classes = _map_free_text(encoded.dictionary.to_pylist(), names_of_texts, counts, spelling)
     labels_of_texts, remarks = expand_labels(names_of_texts, counts, spelling.classes or classes, spelling.taxonomy)
@@ -316,6 +318,16 @@ def parse_labels(
     row = pc.list_parent_indices(indices).to_numpy()
     label = pc.list_flatten(indices).to_numpy()
     return labels, row, label, remarks, meanings
+
+
+def _drop_decimals(names_of_texts: list[list[str]], classes: Sequence[str]) -> None:
+    """Write whole numbers without decimals in place, where all labels are numbers: "1.0" is the label "1"."""
+    for names in names_of_texts:
+        if not all(is_number(name) for name in names):
+            return
+    for index, names in enumerate(names_of_texts):
+        plain = [name if name in classes else without_decimals(name) for name in names]
+        names_of_texts[index] = _distinct(plain)
 
 
 def _interpret_minus_one(labels_of_texts: list[list[str]]) -> list[str]:
