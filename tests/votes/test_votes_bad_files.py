@@ -70,6 +70,29 @@ def test_missing_columns_are_named_with_their_options(tmp_path: Path, content: s
         read_votes(tmp_path / "votes.csv")
 
 
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        (
+            {"label": {"cat": 0.9, "dog": -0.6}},
+            r"log-probabilities of 0 or less; .*votes\.jsonl, line 2 has both: .*-0\.6",
+        ),
+        ({"label": {"cat": 0.2, "dog": "high"}}, r"line 2 has .*high"),
+        ({"votes": "cat"}, r"'votes' must hold the votes of every record as an object or a list; .*line 2 has \"cat\""),
+    ],
+)
+def test_records_that_differ_from_the_others_are_named(tmp_path: Path, record: dict[str, object], message: str) -> None:
+    first: dict[str, object] = {"votes": {"a": "cat", "b": "dog"}}
+    if "label" in record:
+        first = {"annotator": "a", "label": {"cat": "0.9", "dog": "0.1"}}
+    lines = [{"item": 1, **first}, {"item": 2, "annotator": "a", **record}]
+    (tmp_path / "votes.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    with pytest.raises(ValueError, match=message):
+        read_votes(tmp_path / "votes.jsonl")
+    (tmp_path / "votes.jsonl").write_text(json.dumps(lines[0]))
+    assert read_votes(tmp_path / "votes.jsonl").labels == ["cat", "dog"]
+
+
 @pytest.mark.parametrize("name", ["votes.csv", "votes.jsonl"])
 def test_utf_16_is_refused_with_what_to_do(tmp_path: Path, name: str) -> None:
     path = tmp_path / name

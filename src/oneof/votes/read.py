@@ -22,6 +22,7 @@ from oneof.votes.layout import Cells, Form, Layout, Request, find_layout, number
 from oneof.votes.records import (
     ANNOTATOR_NAMES,
     ITEM_NAMES,
+    MODEL_NAMES,
     TEXT_NAMES,
     Answer,
     Flattened,
@@ -383,6 +384,8 @@ def _records_of(source: Any) -> Placed | None:
     if isinstance(source, Path) and _is_json(source):
         records, lines = read_records(source)
         return [(place_of_record(source, lines, i), record) for i, record in enumerate(records)]
+    if isinstance(source, Path) and source.name.lower().removesuffix(".gz").endswith((".csv", ".tsv")):
+        return _records_in_cells(source)
     if isinstance(source, Path):
         table = _nested_parquet(source)
         name = str(source)
@@ -392,6 +395,23 @@ def _records_of(source: Any) -> Placed | None:
     if table is None:
         return None
     return [(f"{name}, row {i}", _without_nulls(record)) for i, record in enumerate(table.to_pylist())]
+
+
+def _records_in_cells(path: Path) -> Placed | None:
+    """Return the records of Argilla that pandas wrote to a CSV, with lists and objects as text; None for other files."""
+    names = open_table(path).names
+    if not is_flat_argilla(names) and not {"fields", "responses"} <= set(names):
+        return None
+    cells = _table_cells(path, list(names))
+    records = []
+    for i, row in enumerate(zip(*cells.values(), strict=True)):
+        record = {}
+        for name, cell in zip(cells, row, strict=True):
+            if cell != "" and cell is not None:
+                parsed = parse_json(cell) if isinstance(cell, str) else None
+                record[name] = cell if parsed is None else parsed
+        records.append((f"{path}, row {i}", record))
+    return records
 
 
 def _nested_parquet(path: Path) -> pa.Table | None:
@@ -413,8 +433,13 @@ def _nested_table(source: Any) -> pa.Table | None:
 
 
 def _is_nested(schema: pa.Schema) -> bool:
-    """Return whether rows must be read as objects: a column holds structs, or the table is Argilla's."""
-    return _has_objects(schema) or is_flat_argilla(schema.names)
+    """Return whether rows must be read as objects: a column holds structs, or lists of models, or the table is Argilla's."""
+    has_lists_of_models = any(column.name in MODEL_NAMES and _is_list(column.type) for column in schema)
+    return has_lists_of_models or _has_objects(schema) or is_flat_argilla(schema.names)
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
 
 
 def _has_object_cells(frame: Any) -> bool:
@@ -426,7 +451,7 @@ def _has_objects(schema: pa.Schema) -> bool:
     """Return whether a column holds structs or maps, alone or in lists."""
     for column in schema:
         kind = column.type
-        while pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        while _is_list(kind):
             kind = kind.value_type
         if pa.types.is_struct(kind) or pa.types.is_map(kind):
             return True
