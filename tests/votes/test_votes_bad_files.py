@@ -94,6 +94,18 @@ def test_records_that_differ_from_the_others_are_named(tmp_path: Path, record: d
 
 
 @pytest.mark.parametrize("name", ["votes.csv", "votes.jsonl"])
+def test_a_compressed_file_of_another_name_is_told(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(gzip.compress((FIXTURES / "long.csv").read_bytes()))
+    with pytest.raises(ValueError, match=rf"it is compressed by gzip\. Name it {name}\.gz\."):
+        read_votes(tmp_path / name)
+
+
+def test_a_setting_that_is_none_is_refused_with_the_nearest() -> None:
+    with pytest.raises(TypeError, match=r"got 'lable'\. Did you mean 'label'\?"):
+        read_votes(FIXTURES / "long.csv", lable="answer")
+
+
+@pytest.mark.parametrize("name", ["votes.csv", "votes.jsonl"])
 def test_utf_16_is_refused_with_what_to_do(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     path.write_text((FIXTURES / "long.csv").read_text(), encoding="utf-16")

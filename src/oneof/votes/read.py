@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from oneof.data.files.columns import open_table
 from oneof.data.files.source import TableSource, is_number, translate_arrow_errors
 from oneof.data.roles import check_column
+from oneof.storage.did_you_mean import did_you_mean
 from oneof.storage.printable import shortened
 from oneof.votes.ballots import Answers, Votes, collect
 from oneof.votes.final_answer import parse_json
@@ -345,6 +346,10 @@ def _with_settings(source: Any, settings: dict[str, Any]) -> VotesFile:
     path = ""
     if isinstance(source, (str, Path)):
         path = str(source)
+    known = [field.name for field in fields(VotesFile)]
+    for name in settings:
+        if name not in known:
+            raise TypeError(f"settings must be among {', '.join(known[1:])}; got {name!r}.{did_you_mean(name, known)}")
     return VotesFile(path, **settings)
 
 
