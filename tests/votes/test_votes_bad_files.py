@@ -94,6 +94,25 @@ def test_records_that_differ_from_the_others_are_named(tmp_path: Path, record: d
 
 
 @pytest.mark.parametrize("name", ["votes.csv", "votes.jsonl"])
+def test_blanks_are_no_id_and_no_part_of_an_annotator(tmp_path: Path, name: str) -> None:
+    rows = [("1", "ann", "x"), ("2", " ann ", "y"), ("2", "bob", "x")]
+    write_rows(tmp_path / name, rows)
+    assert read_votes(tmp_path / name).annotators == ["ann", "bob"]
+    write_rows(tmp_path / name, [*rows, ("  ", "ann", "x")])
+    with pytest.raises(ValueError, match=r"(row 3|line 4).*'item'|'item'.*row 3"):
+        read_votes(tmp_path / name)
+
+
+def write_rows(path: Path, rows: list[tuple[str, str, str]]) -> None:
+    """Write votes as CSV or as nested JSON Lines."""
+    if path.suffix == ".csv":
+        path.write_text("\n".join(",".join(row) for row in [("item", "annotator", "label"), *rows]))
+    else:
+        lines = [{"item": item, "votes": [{"annotator": who, "label": label}]} for item, who, label in rows]
+        path.write_text("\n".join(map(json.dumps, lines)))
+
+
+@pytest.mark.parametrize("name", ["votes.csv", "votes.jsonl"])
 def test_a_compressed_file_of_another_name_is_told(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(gzip.compress((FIXTURES / "long.csv").read_bytes()))
     with pytest.raises(ValueError, match=rf"it is compressed by gzip\. Name it {name}\.gz\."):

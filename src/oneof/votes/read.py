@@ -97,7 +97,7 @@ def read_long(
     table = load(source, required, optional)
     row, text = table.texts(label)
     items = table.keys(item).take(row)
-    annotators = table.strings(annotator).dictionary_encode().take(row)
+    annotators = pc.utf8_trim_whitespace(table.strings(annotator)).dictionary_encode().take(row)
     weights = None
     if confidence is not None:
         weights = table.confidences(confidence)[row]

@@ -95,7 +95,7 @@ def collect_answers(source: str, answers: Sequence[Answer], spelling: Spelling) 
     for answer in answers:
         for text, weight in answer.labels:
             items.append(answer.item)
-            annotators.append(answer.annotator)
+            annotators.append(answer.annotator.strip())
             texts.append(text)
             weights.append(weight)
             places.append(answer.place)
@@ -176,7 +176,7 @@ def parsed_text(text: str, separator: str | None) -> Any:
 
 def _is_missing(value: Any) -> bool:
     is_nan = isinstance(value, float) and math.isnan(value)
-    return value is None or is_nan or (isinstance(value, str) and not value)
+    return value is None or is_nan or (isinstance(value, str) and not value.strip())
 
 
 def _bad_answer(key: str, value: Any, where: str) -> str:

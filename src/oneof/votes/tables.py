@@ -146,7 +146,7 @@ def load(source: Any, required: Sequence[str], optional: Sequence[str] = ()) -> 
     if not typed:
         # Cells of a text file stay text, since guessed types would make 007 a 7 and the label NA a null.
         for name, cells in columns.items():
-            columns[name] = pc.if_else(pc.equal(cells, ""), None, cells)
+            columns[name] = pc.if_else(pc.equal(pc.utf8_trim_whitespace(cells), ""), None, cells)
     table = VoteTable(opened.name, columns, typed, lines)
     for name in required:
         _check_no_nulls(table, name)
