@@ -227,3 +227,12 @@ def test_deep_json_is_refused(tmp_path: Path) -> None:
     path.write_text("[" * 100_000)
     with pytest.raises(ValueError, match=r"export\.json cannot be read: it is nested too deeply"):
         read_label_studio(path)
+
+
+def test_answers_that_name_no_class_are_counted_in_the_message(tmp_path: Path) -> None:
+    labels = ["cat", "Other", "dog", "Other", "bird"]
+    rows = [(str(item), "ann", label) for item, label in enumerate(labels)]
+    write_rows(tmp_path / "votes.csv", rows)
+    message = r"got 'Other' in .*row 1; 3 answers name none of them, most often 'Other' \(2\), 'bird' \(1\)\. Map them with --map"
+    with pytest.raises(ValueError, match=message):
+        read_votes(tmp_path / "votes.csv", classes=["cat", "dog"])

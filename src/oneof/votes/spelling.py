@@ -305,19 +305,38 @@ def parse_labels(
         labels = list(spelling.classes)
         _check_classes(labels)
     label_index = {name: j for j, name in enumerate(labels)}
-    indices_of_texts = []
-    for text_index, names in enumerate(labels_of_texts):
-        for name in names:
-            if name not in label_index:
-                first_row = int((code == text_index).argmax())
-                advice = f"{did_you_mean(name, labels)} Map it, or add it to the classes."
-                got = f"got {name!r} in {place(first_row)}"
-                raise ValueError(f"labels must be among the classes {show(labels)}; {got}.{advice}")
-        indices_of_texts.append([label_index[name] for name in names])
+    _check_known(labels_of_texts, counts, labels, lambda text_index: place(int((code == text_index).argmax())))
+    indices_of_texts = [[label_index[name] for name in names] for names in labels_of_texts]
     indices = pa.array(indices_of_texts, pa.list_(pa.int64())).take(code)
     row = pc.list_parent_indices(indices).to_numpy()
     label = pc.list_flatten(indices).to_numpy()
     return labels, row, label, remarks, meanings
+
+
+def _check_known(
+    labels_of_texts: list[list[str]], counts: list[int], labels: list[str], place: Callable[[int], str]
+) -> None:
+    """Raise ValueError for labels that are no classes, with the most frequent of them; `place` describes where a text is first."""
+    known = set(labels)
+    unknown: Counter[str] = Counter()
+    first: tuple[str, int] | None = None
+    for text_index, names in enumerate(labels_of_texts):
+        for name in names:
+            if name not in known:
+                unknown[name] += counts[text_index]
+                first = first or (name, text_index)
+    if first is None:
+        return
+    name, text_index = first
+    others = ""
+    if len(unknown) > 1:
+        most = ", ".join(f"{shortened(other, 40)!r} ({count:,})" for other, count in unknown.most_common(4))
+        others = f"; {unknown.total():,} answers name none of them, most often {most}"
+    got = f"got {shortened(name)!r} in {place(text_index)}{others}"
+    advice = f"{did_you_mean(name, labels)} Map it, or add it to the classes."
+    if others:
+        advice = " Map them with --map, or add them to the classes."
+    raise ValueError(f"labels must be among the classes {show(labels)}; {got}.{advice}")
 
 
 def _drop_decimals(names_of_texts: list[list[str]], classes: Sequence[str]) -> None:
