@@ -95,6 +95,12 @@ OTHERS = {
     ("nontoxic", "toxic|not toxic"): ["not toxic"],
     ("not happy", "happy|unhappy"): ["unhappy"],
     ("non-negative", "positive|negative|neutral"): ["positive", "neutral"],
+    ("far from positive", "positive|negative|neutral"): ["negative", "neutral"],
+    ("HUMAN rather than an ENTITY or LOCATION", "ENTITY|HUMAN|LOCATION"): ["HUMAN"],
+    ("Anything but HUMAN", "ENTITY|HUMAN|LOCATION"): ["ENTITY", "LOCATION"],
+    ("LOCATION? No. ENTITY? No. HUMAN? Yes.", "ENTITY|HUMAN|LOCATION"): ["HUMAN"],
+    ("1. ENTITY: no\n2. HUMAN: yes\n3. LOCATION: no", "ENTITY|HUMAN|LOCATION"): ["HUMAN"],
+    ('{"ENTITY": false, "HUMAN": false}', "ENTITY|HUMAN|LOCATION"): ["LOCATION"],
 }  # fmt: skip
 
 
@@ -134,6 +140,9 @@ def test_letters_of_a_multiple_choice_are_found(answer: str) -> None:
         ("SciTech", ["Sci/Tech", "World"], "Sci/Tech"),
         ("hapy", ["happy", "unhappy"], "happy"),
         ("Entities", ["ENTITY", "HUMAN"], "ENTITY"),
+        ("contradicts", ["entailment", "contradiction"], "contradiction"),
+        ("business and finance", ["Business & Finance", "Sports"], "Business & Finance"),
+        ('{"label": "cat", "reason": "It may be a dog, but', ["cat", "dog"], "cat"),
         ("Answer: B because A is wrong", ["A", "B"], "B"),
     ],
 )

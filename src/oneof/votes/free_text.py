@@ -15,6 +15,9 @@ MIN_CLASS_SHARE = 0.01  # of all answers: what is written less often is no class
 MIN_CLASS_MASS = 0.6  # of all answers that the classes that are found must have
 MIN_VAGUE_SHARE = 0.05  # of all answers: "unknown" written so often is a class that is found, less often no vote
 MIN_PREFIX_LENGTH = 3  # of an abbreviation of a class, such as "pos"
+MIN_STEM_LENGTH = 6  # letters that two forms of a word have in common
+MIN_STEM_SHARE = 0.6  # of the class
+MAX_ENDING_LENGTH = 3  # letters of the other form behind them
 MAX_CASED_LENGTH = 2  # of a label that may differ from another by case alone
 _MAX_NEGATION_LENGTH = 200  # characters before a name that may negate it: long texts are searched in linear time
 MAX_UNMATCHED = 0.05  # of all answers: so many may name none of the given classes
@@ -49,17 +52,22 @@ _HEDGE = re.compile(
 _SHORT_HEAD = re.compile(r"\W*(\w{1,2})(?:[).,:\]](?!\w)|\s+[-\u2013\u2014=]\s|\s+is\b)")
 _SHORT_NAMES = re.compile(r"\W*\S{1,2}(?:\s*(?:,|/|or|and|\|)\s*\S{1,2})+\W*")
 _FILLER = (
-    r"an?|the|any|really|actually|quite|very|truly|clearly|necessarily|particularly|exactly|strictly|at all|about|be|is|are|it|it's|this"
+    r"an?|the|any|so|really|actually|quite|very|truly|clearly|necessarily|particularly|exactly|strictly|at all|about|be|is|are|it|it's|this"
     r"|that|to|of|as|in|for|under|seems?|appears?|looks?|like|think|believe|say|consider(?:ed)?|classif(?:y|ied)|label(?:l?ed)?|being"
     r"|related|mention|contain|express|describe|involve|concern|refer|ask(?:ing)?|talk(?:ing)?|fit|match|belong|count"
 )
 # At the end of what stands before a name: "is not", "I don't think that it is", "non".
 _NEGATED = re.compile(
-    rf"(?:\b(?:not|no|non|never|neither|nor|without|rather than|instead of)|n't)\s+(?:(?:{_FILLER})\s+)*$",
+    r"(?:\b(?:not|no|non|never|nothing|neither|nor|without|hardly|lacks?|far from|rather than|instead of|except|other than"
+    rf"|(?:any|every)thing but)|n't)\s+(?:(?:{_FILLER})\s+){{0,8}}(?:\S+\s+n?or\s+(?:an?\s+|the\s+)?){{0,4}}$",
     re.IGNORECASE,
+)
+_VERDICT = (
+    r"[\"'*`]*\s*[?:=\u2013\u2014-]+\s*[\"'*`]*(yes|no|true|false)\b"  # behind a class: "ENTITY: no", "HUMAN? Yes"
 )
 _NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?![\w.]*\w)")
 _NUMBERED = re.compile(r"^\W*([A-Za-z]|\d{1,2})\s*[).:\]\-]\s*(\S.*)$", re.DOTALL)
+_MAX_NUMBERED_LENGTH = 100  # characters of an answer that begins with the letter or number of an option
 _MIN_NUMBERED = 3  # answers such as "B) Paris" that show what B means
 _MIN_NUMBERED_SHARE = 0.9  # of them that must agree
 
@@ -78,6 +86,7 @@ class Meaning(NamedTuple):
     n_answers: int
 
 
+@lru_cache(maxsize=4096)  # of the classes, above all, which every answer is compared with
 def fold(text: str) -> str:
     """Return a text without decoration, a leading "Answer:" and differences of case. "C++" and "C", "3.5" and "3" stay apart."""
     stripped = text.strip(_DECORATION)
@@ -121,6 +130,7 @@ def find_classes(counts: Mapping[str, int]) -> list[str]:
         key = fold(answer) if len(name) > MAX_CASED_LENGTH else name  # "C" and "c" stay apart
         names.setdefault(key, Counter())[name] += count
         texts.setdefault(key, set()).add(text.strip().casefold())
+    _join_numbered(names, texts)
     threshold = max(MIN_CLASS_COUNT, MIN_CLASS_SHARE * total)
     classes: dict[str, str] = {}
     mass = 0
@@ -144,6 +154,21 @@ def find_classes(counts: Mapping[str, int]) -> list[str]:
     if not is_varied or len(classes) < 2 or mass < MIN_CLASS_MASS * total:
         return []
     return sorted(classes.values())
+
+
+def _join_numbered(names: dict[str, Counter[str]], texts: dict[str, set[str]]) -> None:
+    """Count "2) cat" as "cat" in place, where that is written too, and drop "2" by itself, which then is no class."""
+    numbers = set()
+    for key in list(names):
+        numbered = _NUMBERED.match(key)
+        if numbered is None or fold(numbered[2]) not in names:
+            continue
+        plain = fold(numbered[2])
+        numbers.add(numbered[1])
+        texts[plain] |= texts.pop(key)
+        names[plain][names[plain].most_common(1)[0][0]] += names.pop(key).total()
+    for number in numbers & names.keys():
+        del names[number]
 
 
 def _without_prefix(text: str) -> str:
@@ -216,9 +241,10 @@ def _opposite(name: str, classes: Sequence[str]) -> str | None:
     return opposites[0] if len(opposites) == 1 else None
 
 
+@lru_cache(maxsize=4096)
 def _squeeze(text: str) -> str:
-    """Return a folded text without blanks, so that "Sci/Tech" and "SciTech" are the same."""
-    return fold(text).replace(" ", "")
+    """Return a folded text without blanks, so that "Sci/Tech" and "SciTech" are the same, and "R & D" is "r and d"."""
+    return fold(text).replace(" ", "").replace("&", "and")
 
 
 def _lacks_a_letter(word: str, name: str) -> bool:
@@ -237,6 +263,15 @@ def _is_short_form(word: str, name: str) -> bool:
     if len(word) < len(name):
         return len(word) >= MIN_PREFIX_LENGTH and name.startswith(word)
     return len(name) >= MIN_LENGTH and len(word) - len(name) <= 2 and word.startswith(name)
+
+
+def _shares_stem(word: str, name: str) -> bool:
+    """Return whether a word is another form of a class: "contradicts" of "contradiction"."""
+    stem = 0
+    while stem < min(len(word), len(name)) and word[stem] == name[stem]:
+        stem += 1
+    is_long = stem >= MIN_STEM_LENGTH and stem >= MIN_STEM_SHARE * len(name)
+    return is_long and (word + name).isalpha() and len(word) - stem <= MAX_ENDING_LENGTH
 
 
 def _short_name(text: str) -> str:
@@ -266,7 +301,7 @@ def numbered_classes(counts: Mapping[str, int], classes: Sequence[str]) -> dict[
     """Return the class that each letter or number of an option stands for, as answers such as "B) Paris" show."""
     named: dict[str, Counter[str]] = {}
     for text, count in counts.items():
-        numbered = _NUMBERED.match(final_answer(text))
+        numbered = _NUMBERED.match(text) if len(text) <= _MAX_NUMBERED_LENGTH else None
         if numbered is None or numbered[1] in classes:
             continue
         meaning = meaning_of(numbered[2], classes)
@@ -293,6 +328,9 @@ def meaning_of(text: str, classes: Sequence[str]) -> list[str] | None:
     stripped = text.strip(_DECORATION)
     if stripped in classes:
         return [stripped]
+    judged = _judged_classes(text, classes)
+    if judged is not None:
+        return judged
     answer = final_answer(text)
     labels = _meaning_of_part(answer, classes)
     if labels is None:
@@ -302,6 +340,21 @@ def meaning_of(text: str, classes: Sequence[str]) -> list[str] | None:
         if negated:
             labels = [name for name in classes if name not in negated]
     return labels
+
+
+def _judged_classes(text: str, classes: Sequence[str]) -> list[str] | None:
+    """Return the classes that an answer such as "ENTITY: no, HUMAN: yes" accepts, or those that it does not reject; None for others."""
+    if len(re.findall(_VERDICT, text, re.IGNORECASE)) < 2:
+        return None
+    verdicts: dict[str, bool] = {}
+    for name in classes:
+        found = re.search(_pattern_of(name).pattern + _VERDICT, text, re.IGNORECASE)
+        if found is not None:
+            verdicts[name] = found[1].casefold() in ("yes", "true")
+    if len(verdicts) < 2:
+        return None
+    accepted = [name for name, is_accepted in verdicts.items() if is_accepted]
+    return accepted or [name for name in classes if name not in verdicts]
 
 
 def _meaning_of_part(text: str, classes: Sequence[str]) -> list[str] | None:
@@ -318,7 +371,7 @@ def _meaning_of_part(text: str, classes: Sequence[str]) -> list[str] | None:
     by_squeezed: dict[str, list[str]] = {}
     for name in classes:
         by_squeezed.setdefault(_squeeze(name), []).append(name)
-    squeezed = folded.replace(" ", "")
+    squeezed = _squeeze(text)
     if len(squeezed) >= MIN_PREFIX_LENGTH and len(by_squeezed.get(squeezed, ())) == 1:
         return by_squeezed[squeezed]
     for name in classes:
@@ -341,7 +394,7 @@ def _meaning_of_part(text: str, classes: Sequence[str]) -> list[str] | None:
         len(short_name) == 2 and len(by_fold.get(short_name.casefold(), ())) == 1
     ):  # "No, it is not" where a class is "no"
         return by_fold[short_name.casefold()]
-    for is_alike in (is_near_miss, _lacks_a_letter, _is_short_form):
+    for is_alike in (is_near_miss, _lacks_a_letter, _is_short_form, _shares_stem):
         alike = [name for name in classes if is_alike(folded, fold(name))]
         if len(alike) == 1:
             return alike
@@ -351,6 +404,12 @@ def _meaning_of_part(text: str, classes: Sequence[str]) -> list[str] | None:
 
 
 def is_variant(text: str, label: str) -> bool:
-    """Return whether a text is a label but for decoration, reasoning, case or one letter."""
+    """Return whether a text is a label but for decoration, reasoning, case, one letter, the number of an option or a "yes" behind it."""
     answer = fold(final_answer(text))
+    numbered = _NUMBERED.match(answer)
+    if numbered is not None and fold(numbered[2]) == fold(label):
+        return True
+    verdict = re.search(_pattern_of(label).pattern + _VERDICT, text, re.IGNORECASE)
+    if verdict is not None and verdict[1].casefold() in ("yes", "true"):
+        return True
     return answer == fold(label) or is_near_miss(answer, fold(label))

@@ -421,8 +421,9 @@ def _map_free_text(
 
 def _is_plain_negation(name: str, classes: Sequence[str]) -> bool:
     """Return whether a name is "not " and a class, and no class itself."""
-    is_class = fold(name) in {fold(known) for known in classes}
-    return name[:4].casefold() == "not " and name[4:].strip() in classes and not is_class
+    if name[:4].casefold() != "not " or name[4:].strip() not in classes:
+        return False
+    return fold(name) not in {fold(known) for known in classes}
 
 
 def _meaning_of_parts(names: Sequence[str], classes: Sequence[str]) -> list[str] | None:
