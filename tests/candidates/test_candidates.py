@@ -114,6 +114,8 @@ BAD = [
     ([[1.0], [float("nan")]], {}, ValueError, r"strings or finite numbers; row 1 has nan"),
     ([["a"], "b"], {}, TypeError, r"all sets or all single labels; row 0 is a set but row 1 is the single value 'b'"),
     ([[0, 1, 0], [1, 1, 0]], {}, ValueError, r"must not repeat a label; row 0 does, and all are 0 or 1\. Give a mask as an array"),
+    ([[0.1, 0.8, 0.1], [0.2, 0.3, 0.5]], {}, ValueError, r"3 numbers that add up to 1, like counts or probabilities\. Give them as an array"),
+    ([[3, 1, 1], [0, 0, 5]], {}, ValueError, r"3 numbers that add up to 5, like counts or probabilities\. Give them as an array"),
     (pd.DataFrame(MASK, columns=CLASSES), {"classes": ["cat", "dog", "yak"]}, ValueError, r"a frame's columns must be the classes cat, dog, yak; got cat, dog, fox"),
     ("abc", {}, TypeError, r"mask \[n, c\] or a sequence of sets; got str"),
     (7, {}, TypeError, r"got int"),

@@ -7,6 +7,7 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 from oneof.data.table import read_features
 from oneof.estimator.arguments import (
@@ -84,3 +85,16 @@ def test_time_stamps_keep_double_precision():
 
 def test_a_count_is_a_whole_number_or_the_default():
     assert (check_positive_int(None, "epochs"), check_positive_int(5, "epochs")) == (None, 5)
+
+
+@pytest.mark.parametrize("fault", [float("nan"), -0.1])
+def test_counts_with_a_fault_are_refused_with_its_place(fault):
+    probabilities = np.array([[0.2, 0.8], [fault, 0.5]])
+    with pytest.raises(ValueError, match=r"counts or probabilities in y .* in row 1, column 0\. .*np\.exp"):
+        counts_to_candidates(probabilities)
+
+
+def test_counts_may_be_a_tensor():
+    named, counts = counts_to_candidates(torch.tensor([[0.25, 0.75], [1.0, 0.0]], requires_grad=True))
+    assert named.tolist() == [[True, True], [True, False]]
+    assert counts.tolist() == [[0.25, 0.75], [1.0, 0.0]]

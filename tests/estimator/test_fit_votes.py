@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from oneof import PartialLabelClassifier, votes
+from oneof.votes import resolve
 from oneof_paper.synthetic import mixture
 
 pytestmark = pytest.mark.usefixtures("small_forests")
@@ -123,3 +124,39 @@ def test_resolve_with_features_is_the_classifiers_answer():
 def test_resolve_needs_x_for_items():
     with pytest.raises(ValueError, match="without X"):
         votes.resolve(VOTES, items=np.arange(120))
+
+
+def wide_votes():
+    """A column per annotator; rows are known by the index alone."""
+    wide = VOTES.pivot_table(index="item", columns="annotator", values="label", aggfunc="first")
+    return wide.rename_axis(None).rename_axis(None, axis=1)
+
+
+@pytest.mark.usefixtures("caplog")  # how the votes were read is logged
+def test_the_index_of_a_wide_frame_has_the_ids_of_the_items():
+    wide = wide_votes()
+    named = [f"tweet {i}" for i in wide.index]
+    shuffled = wide.set_axis(named).sample(frac=1, random_state=0)
+    resolved = resolve(shuffled)
+    assert resolved.items == shuffled.index.tolist()
+    by_number = resolve(wide.reset_index(drop=True))
+    assert dict(zip(resolved.items, resolved.labels, strict=True)) == dict(zip(named, by_number.labels, strict=True))
+
+
+@pytest.mark.usefixtures("caplog")  # how the votes were read is logged
+def test_rows_without_ids_are_matched_with_rows_of_votes_by_position():
+    rng = np.random.default_rng(0)
+    wide = wide_votes()
+    x = rng.normal(size=(len(wide), 2))
+    gaps = wide.set_axis(np.arange(len(wide)) + 5)
+    expected = small().fit(x, votes=wide.reset_index(drop=True)).transduction_
+    assert (small().fit(x, votes=gaps).transduction_ == expected).all()
+
+
+@pytest.mark.usefixtures("caplog")  # how the votes were read is logged
+def test_lists_of_objects_and_arrays_are_votes_too():
+    expected = resolve(VOTES).labels.tolist()
+    assert resolve(VOTES.to_dict("records")).labels.tolist() == expected
+    assert resolve(VOTES.to_dict("list")).labels.tolist() == expected
+    array = resolve(wide_votes().to_numpy())
+    assert array.labels.tolist() == resolve(wide_votes()).labels.tolist()

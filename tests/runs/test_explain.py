@@ -23,3 +23,13 @@ def test_a_removed_label_that_is_less_probable_is_not() -> None:
     why = reason({**ROW, "probability": 0.6, "margin": 0.2, "distribution": [0.25, 0.6, 0.15]}, ["5"], 10)
     assert "more probable now" not in why
     assert "Its lead over the next candidate is 0.20." in why
+
+
+def test_a_row_without_votes_and_models_that_agree_are_described() -> None:
+    voted = {**ROW, "removed": [], "votes": [{"label": "5", "votes": 2.0}], "agreement": 1.0}
+    assert reason(voted, ["5"], 2).startswith(
+        "2 of 2 votes are for '5'. Both models predict '5', with probability 0.37."
+    )
+    assert "'5' is the only label that was named" in reason({**voted, "original": ["5"]}, ["5"], 2)
+    alone = reason({**voted, "votes": []}, ["5"], 0)
+    assert alone.startswith("Nobody voted on it. The votes on other rows favour '5'")

@@ -114,6 +114,31 @@ def test_votes_in_the_table_itself_are_no_features(tmp_path, monkeypatch, capsys
     assert run.metadata["classes"] == ["0", "1", "2", "3"]
 
 
+def test_a_class_that_no_row_was_given_is_known_and_ids_may_be_written_as_decimals(tmp_path, monkeypatch, capsys):
+    others = pd.DataFrame({"item": [1000.0], "annotator": ["ann"], "label": ["fox"]})
+    votes = pd.concat([LONG.assign(item=LONG["item"].astype(float)), others])
+    votes.to_csv(tmp_path / "votes.csv", index=False)
+    run, said = fitted(
+        monkeypatch, capsys, tmp_path, tmp_path / "votes.csv", "--quick", "--classes", "ant,bee,cow,dog,eel,fox"
+    )
+    assert set(run.metadata["classes"]) == {*NAMES, "eel", "fox"}
+    assert set(run.purified["label"].to_pylist()) <= set(NAMES)
+    assert f"{N} ids are written in another way in the votes, such as '0.0' for '0'" in " ".join(said.split())
+
+
+def test_a_missing_column_of_ids_is_named_with_its_option(tmp_path, monkeypatch, capsys):
+    LONG.to_csv(tmp_path / "votes.csv", index=False)
+    FEATURES.rename(columns={"item": "key"}).to_csv(tmp_path / "features.csv", index=False)
+    words = ["fit", tmp_path / "features.csv", "--votes", tmp_path / "votes.csv", "--out", tmp_path / "run"]
+    code, said = command(monkeypatch, capsys, *words)
+    assert (code, (tmp_path / "run").exists()) == (2, False)
+    assert "with --on" in said
+    (tmp_path / "features.csv").write_text("item,x\n")
+    code, said = command(monkeypatch, capsys, *words)
+    assert code == 2
+    assert "features.csv must have at least one row" in said
+
+
 def test_rows_without_votes_and_votes_without_rows(tmp_path, monkeypatch, capsys):
     LONG[LONG.item >= 20].to_csv(tmp_path / "votes.csv", index=False)
     run, said = fitted(monkeypatch, capsys, tmp_path, tmp_path / "votes.csv", features=FEATURES[:230])

@@ -66,7 +66,11 @@ def test_votes_alone_resolve_a_table_of_items(tmp_path: Path, monkeypatch, capsy
 
     code, printed = run_command(monkeypatch, capsys, "report", run, "--out", tmp_path / "page.html")
     assert code == 0, printed
-    assert "votes alone decide" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "votes alone decide" in page
+    assert "0 features" not in page
+    assert "the candidate sets" not in page  # a column that the file does not have
+    assert "0 results of the search" not in page
 
     code, printed = run_command(monkeypatch, capsys, "fit", "--from", run, "--out", tmp_path / "again")
     assert code == 0, printed
@@ -97,6 +101,8 @@ def test_an_item_without_votes_gets_the_most_frequent_label_and_is_asked_about(t
     assert rows["ask"][7]
     assert rows["label"][7] == pd.Series(truth).mode()[0]
     assert rows["probability"][7] < 0.6
+    assert rows["why"][7].startswith("Nobody voted on it.")
+    assert list(rows["original"][7]) == []
 
 
 def test_candidates_without_features_are_still_refused(tmp_path: Path, monkeypatch, capsys) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
+import pandas as pd
 import pytest
 from test_votes_command import invoke
 from test_votes_reading import said
@@ -74,3 +76,57 @@ def test_distilabel(name: str) -> None:
     assert votes.annotators == ["org/gpt-7b", "org/llama-7b", "org/qwen-7b"]
     assert labels_by_item(FIXTURES / name) == {**expected(), 2: ["neutral", "neutral"]}
     assert any(remark.startswith("1 answers 'Unclassified'") for remark in votes.remarks)
+
+
+def column_lists(records: list[dict[str, Any]]) -> dict[str, list[Any]]:
+    """Return records as Argilla's `to_dict` does: a list per key."""
+    return {name: [record.get(name) for record in records] for name in records[0]}
+
+
+@pytest.mark.parametrize("name", ["argilla_flat.jsonl", "argilla_records.json"])
+@pytest.mark.parametrize("form", ["names", "index", "csv"])
+def test_argilla_is_read_from_a_dict_and_from_a_csv_of_pandas(tmp_path: Path, name: str, form: str) -> None:
+    text = (FIXTURES / name).read_text()
+    if name.endswith(".jsonl"):
+        records = [json.loads(line) for line in text.splitlines()]
+    else:
+        records = json.loads(text)
+    path = tmp_path / "export.json"
+    if form == "names":
+        path.write_text(json.dumps(column_lists(records)))
+    elif form == "index":
+        path.write_text(json.dumps({record["id"]: record for record in records}))
+    else:
+        path = tmp_path / "export.csv"
+        pd.DataFrame(records).to_csv(path, index=False)
+    assert said(read_votes(path, label="sentiment")) == said(read_votes(FIXTURES / name, label="sentiment"))
+
+
+@pytest.mark.parametrize("form", ["jsonl", "parquet"])
+def test_distilabel_without_its_metadata(tmp_path: Path, form: str) -> None:
+    rows = {
+        "instruction": ["t0", "t1"],
+        "generations": [["cat", "dog"], ["dog", "dog"]],
+        "model_names": [["a", "b"]] * 2,
+    }
+    frame = pd.DataFrame(rows)
+    path = tmp_path / f"rows.{form}"
+    if form == "jsonl":
+        frame.to_json(path, orient="records", lines=True)
+    else:
+        frame.to_parquet(path)
+    votes = read_votes(path)
+    assert said(votes) == {("t0", "a"): ["cat"], ("t0", "b"): ["dog"], ("t1", "a"): ["dog"], ("t1", "b"): ["dog"]}
+
+
+def test_several_generations_of_one_model_are_counted(tmp_path: Path) -> None:
+    row = {
+        "instruction": "t0",
+        "generation": ["cat", "cat", "dog"],
+        "model_name": "gpt",
+        "distilabel_metadata": [{}, {}, {}],
+    }
+    path = tmp_path / "rows.jsonl"
+    path.write_text(json.dumps(row))
+    votes = read_votes(path)
+    assert dict(zip(votes.labels, votes.share.round(2).tolist(), strict=True)) == {"cat": 0.67, "dog": 0.33}

@@ -56,7 +56,7 @@ TWO = [
     "HUMAN & ENTITY",
 ]
 REFUSED = [
-    "I don't know", "I'm not sure.", "Unable to determine", "I cannot determine this", "It is impossible to say.", "Unknown", "null",
+    "I don't know", "I'm not sure.", "Unable to determine", "I cannot determine this", "It is impossible to say.", "Unknown", "null", "The answer is", "Answer:", "idk",
     "Not enough information", "Insufficient information to classify.", "None", "NA", "-", "None of the given categories apply.",
     "I'm sorry, but I can't help with that.", "As an AI language model, I cannot classify this.", "Neither HUMAN nor ENTITY",
     "The text does not fit any of the categories.", '{"label": null}', '{"label": "N/A"}', "[no answer]", "Ambiguous",
@@ -78,14 +78,40 @@ def test_refusals_are_no_vote(answer: str) -> None:
     assert meaning_of(answer, CLASSES) == []
 
 
-@pytest.mark.parametrize("answer", ["Other", "It is not a HUMAN", "error", "Homonym"])
+@pytest.mark.parametrize("answer", ["Other", "error", "Homonym"])
 def test_what_names_no_class_is_not_guessed(answer: str) -> None:
     assert meaning_of(answer, CLASSES) is None
 
 
+OTHERS = {
+    ("It is not a HUMAN", "ENTITY|HUMAN|LOCATION"): ["ENTITY", "LOCATION"],
+    ("Definitely not HUMAN.", "ENTITY|HUMAN|LOCATION"): ["ENTITY", "LOCATION"],
+    ("This doesn\u2019t seem to be HUMAN", "ENTITY|HUMAN|LOCATION"): ["ENTITY", "LOCATION"],
+    ("The text isn't about HUMAN; it's about ENTITY", "ENTITY|HUMAN|LOCATION"): ["ENTITY"],
+    ("It is not only HUMAN", "ENTITY|HUMAN|LOCATION"): ["HUMAN"],
+    ("I don't think it is toxic", "toxic|not toxic"): ["not toxic"],
+    ("Not really toxic", "toxic|not toxic"): ["not toxic"],
+    ("Non toxic", "toxic|not toxic"): ["not toxic"],
+    ("nontoxic", "toxic|not toxic"): ["not toxic"],
+    ("not happy", "happy|unhappy"): ["unhappy"],
+    ("non-negative", "positive|negative|neutral"): ["positive", "neutral"],
+    ("far from positive", "positive|negative|neutral"): ["negative", "neutral"],
+    ("HUMAN rather than an ENTITY or LOCATION", "ENTITY|HUMAN|LOCATION"): ["HUMAN"],
+    ("Anything but HUMAN", "ENTITY|HUMAN|LOCATION"): ["ENTITY", "LOCATION"],
+    ("LOCATION? No. ENTITY? No. HUMAN? Yes.", "ENTITY|HUMAN|LOCATION"): ["HUMAN"],
+    ("1. ENTITY: no\n2. HUMAN: yes\n3. LOCATION: no", "ENTITY|HUMAN|LOCATION"): ["HUMAN"],
+    ('{"ENTITY": false, "HUMAN": false}', "ENTITY|HUMAN|LOCATION"): ["LOCATION"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("answer", "classes"), OTHERS)
+def test_an_answer_that_negates_a_class_stands_for_the_others(answer: str, classes: str) -> None:
+    assert meaning_of(answer, classes.split("|")) == OTHERS[answer, classes]
+
+
 SHORT = {
     "B)": ["B"], "B) Paris": ["B"], "B. Paris": ["B"], "The answer is B.": ["B"], "Option B": ["B"], "A or B": ["A", "B"],
-    "The correct answer is B because A is a city.": ["B"], "A person did it.": None, "Neither": [], "B: Paris": ["B"],
+    "The correct answer is B because A is a city.": ["B"], "A person did it.": None, "Neither": [], "Not A": None, "B: Paris": ["B"],
 }  # fmt: skip
 
 
@@ -106,6 +132,18 @@ def test_letters_of_a_multiple_choice_are_found(answer: str) -> None:
         ("No, because it does not apply.", ["yes", "no"], "no"),
         ("Yes, and there is no doubt about it at all.", ["yes", "no"], "yes"),
         ("It is neither positive nor negative, so neutral", ["positive", "negative", "neutral"], "neutral"),
+        ("No, it is not", ["yes", "no"], "no"),
+        ("3/5", ["1", "2", "3", "4", "5"], "3"),
+        ("I rate this 4 out of 5.", ["1", "2", "3", "4", "5"], "4"),
+        ("4 stars", ["1", "2", "3", "4", "5"], "4"),
+        ("4.0", ["1", "2", "3", "4", "5"], "4"),
+        ("SciTech", ["Sci/Tech", "World"], "Sci/Tech"),
+        ("hapy", ["happy", "unhappy"], "happy"),
+        ("Entities", ["ENTITY", "HUMAN"], "ENTITY"),
+        ("contradicts", ["entailment", "contradiction"], "contradiction"),
+        ("business and finance", ["Business & Finance", "Sports"], "Business & Finance"),
+        ('{"label": "cat", "reason": "It may be a dog, but', ["cat", "dog"], "cat"),
+        ("Answer: B because A is wrong", ["A", "B"], "B"),
     ],
 )
 def test_classes_of_other_kinds_are_found(answer: str, classes: list[str], expected: str) -> None:
@@ -162,6 +200,35 @@ def test_the_map_is_written_corrected_and_read(tmp_path: Path) -> None:
     assert votes[90 + list(DIRTY).index("HUMAN or ENTITY"), "gpt"] == ["ENTITY", "HUMAN"]
 
 
+def test_an_option_named_by_its_letter_alone_is_the_class_that_others_name_beside_it() -> None:
+    answers = [f"{letter}) {name}" for letter, name in zip("abc", CLASSES, strict=True) for _ in range(10)]
+    votes = read_votes(jury([*answers, "b", "(b)", "Option c", "d"]), classes=CLASSES)
+    assert [said(votes).get((item, "gpt")) for item in range(30, 34)] == [["HUMAN"], ["HUMAN"], ["LOCATION"], None]
+
+
+@pytest.mark.parametrize("classes", [["toxic", "not toxic"], None])
+def test_not_x_is_read_as_the_class_of_that_name(classes: list[str] | None) -> None:
+    answers = ["toxic", "**toxic**", "Not toxic.", "not toxic", "The label is NOT TOXIC"] * 10
+    votes = read_votes(jury(answers), classes=classes)
+    assert [label.casefold() for label in sorted(votes.labels)] == ["not toxic", "toxic"]
+    negated = votes.labels.index(next(label for label in votes.labels if " " in label))
+    assert (votes.label == negated).tolist() == [False, False, True, True, True] * 10
+
+
+def test_a_frequent_not_x_is_a_label_beside_others() -> None:
+    votes = read_votes(jury(["toxic", "not toxic", "very toxic"] * 10))
+    assert votes.labels == ["not toxic", "toxic", "very toxic"]
+    assert len(votes.label) == 30
+
+
+def test_missing_values_of_other_programs_and_rare_refusals_are_no_votes() -> None:
+    votes = read_votes(jury([*["cat", "dog"] * 20, "NaN", "nan", "NULL", "<NA>", "N/A", "I cannot tell"]))
+    assert votes.labels == ["cat", "dog"]
+    assert any("6 answers such as" in remark for remark in votes.remarks)
+    frequent = read_votes(jury(["cannot log in", "none", "refund"] * 10))
+    assert frequent.labels == ["cannot log in", "none", "refund"]
+
+
 def test_labels_of_people_stay_apart() -> None:
     labels = ["3", "3.5", "C", "C++", "c"]
     votes = read_votes(jury([name for name in labels for _ in range(20)] + ["hot dog", "D"]))
@@ -192,9 +259,8 @@ def test_a_long_answer_is_read_in_one_pass(monkeypatch: pytest.MonkeyPatch) -> N
     searched: list[int] = []
 
     class Negation:
-        def finditer(self, text: str) -> list[object]:
+        def search(self, text: str) -> None:
             searched.append(len(text))
-            return []
 
     monkeypatch.setattr(free_text, "_NEGATED", Negation())
     assert meaning_of("HUMAN beings " * 1000, CLASSES) == ["HUMAN"]

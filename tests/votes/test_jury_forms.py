@@ -83,6 +83,8 @@ def dirty(answer: str) -> str:
         f"<think>It may be {other}, or not: thought {number}.</think>\n{answer}", f"{answer}\n\nExplanation {number}: it is no {other} at all.",
         f"Text {number} seems to be about {other}. But it asks for something else. So the answer is {answer}.",
         f"Let me think about text {number}. {other} is possible.\n\n**Final answer:** {answer}",
+        f"It is definitely not {other}. It is {answer}.", f"{CLASSES.index(answer) + 1}) {answer}", f"{CLASSES.index(answer) + 1}.",
+        f'{{"label": "{answer}", "reason": "Text {number} may seem to be {other}, but', f"{other}: no, {answer}: yes",
     ]  # fmt: skip
     return forms[number % len(forms)]
 

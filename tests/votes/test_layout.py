@@ -206,3 +206,38 @@ def test_columns_of_reasoning_are_annotators(classes: list[str] | None) -> None:
     votes = read_votes(frame, classes=classes)
     assert votes.annotators == list(ANSWERS)
     assert votes.labels == (classes or sorted({"HUMAN", "ENTITY", "LOCATION"}))
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet", "json", "frame", "long.csv"])
+def test_numbers_beside_empty_cells_are_the_same_labels(tmp_path: Path, form: str) -> None:
+    """pandas writes 1.0 for 1 in a column with an empty cell."""
+    wide = pd.DataFrame({"item": range(30), "ann": [1, 2, 3] * 10, "bob": [1.0, 3.0, 2.0] * 10, "cy": [2, 2, 3] * 10})
+    wide.loc[3, "bob"] = None
+    path = tmp_path / f"votes.{form}"
+    if form == "long.csv":
+        wide.melt("item", var_name="annotator", value_name="label").to_csv(path, index=False)
+    elif form == "json":
+        wide.to_json(path, orient="records")
+    elif form == "frame":
+        pass
+    else:
+        getattr(wide, f"to_{form}")(path, index=False)
+    votes = read_votes(wide if form == "frame" else path)
+    assert votes.annotators == ["ann", "bob", "cy"]
+    assert votes.labels == ["1", "2", "3"]
+    assert len(votes.label) == 89
+    assert votes.meanings == ()
+
+
+def test_ids_of_mixed_types_are_compared_as_text(tmp_path: Path) -> None:
+    path = tmp_path / "votes.jsonl"
+    lines = ['{"item": 1, "annotator": "a", "label": "x"}', '{"item": "1", "annotator": "b", "label": "x"}']
+    lines.append('{"item": 1.0, "annotator": "c", "label": "y"}')
+    path.write_text("\n".join(lines))
+    assert read_votes(path).items.to_pylist() == ["1"]
+
+
+def test_a_file_of_another_kind_is_refused_by_its_ending(tmp_path: Path) -> None:
+    (tmp_path / "votes.xlsx").write_bytes(b"PK\x03\x04")
+    with pytest.raises(ValueError, match=r"a file of votes must end in one of \.csv, .*votes\.xlsx"):
+        read_votes(tmp_path / "votes.xlsx")

@@ -46,7 +46,7 @@ def test_unsure_is_no_vote_and_is_counted() -> None:
     votes = read(["a", "Unsure", "b", "don't know"])
     assert (votes.labels, len(votes.items), votes.unanswered) == (["a", "b"], 2, 2)
     assert len(votes.remarks) == 1
-    assert "2 answers such as 'unsure'" in votes.remarks[0]
+    assert "2 answers such as 'Unsure'" in votes.remarks[0]
     assert read(["a", "unsure"], classes=["a", "unsure"]).labels == ["a", "unsure"]
 
 

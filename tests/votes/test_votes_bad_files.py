@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from oneof.votes import Spelling, read_label_studio, read_long, read_wide
+from oneof.votes import Spelling, read_label_studio, read_long, read_votes, read_wide
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "votes"
 
@@ -54,6 +54,74 @@ def test_a_bad_csv_is_refused_with_its_row(tmp_path: Path, content: str, message
     with pytest.raises(ValueError, match=message) as caught:
         read_long(path)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("0,ann,cat\n0,bob,dog\n", r"it has 0, ann, cat\. The first row must hold the names of the columns"),
+        ("key,who,what\n0,ann,cat\n", "it has key, who, what. Name the columns with --item, --annotator and --label"),
+        ("item,ann\n0,cat\n", "it has item, ann. Name the columns .* --columns if each annotator has one"),
+    ],
+)
+def test_missing_columns_are_named_with_their_options(tmp_path: Path, content: str, message: str) -> None:
+    (tmp_path / "votes.csv").write_text(content)
+    with pytest.raises(ValueError, match=message):
+        read_votes(tmp_path / "votes.csv")
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        (
+            {"label": {"cat": 0.9, "dog": -0.6}},
+            r"log-probabilities of 0 or less; .*votes\.jsonl, line 2 has both: .*-0\.6",
+        ),
+        ({"label": {"cat": 0.2, "dog": "high"}}, r"line 2 has .*high"),
+        ({"votes": "cat"}, r"'votes' must hold the votes of every record as an object or a list; .*line 2 has \"cat\""),
+    ],
+)
+def test_records_that_differ_from_the_others_are_named(tmp_path: Path, record: dict[str, object], message: str) -> None:
+    first: dict[str, object] = {"votes": {"a": "cat", "b": "dog"}}
+    if "label" in record:
+        first = {"annotator": "a", "label": {"cat": "0.9", "dog": "0.1"}}
+    lines = [{"item": 1, **first}, {"item": 2, "annotator": "a", **record}]
+    (tmp_path / "votes.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    with pytest.raises(ValueError, match=message):
+        read_votes(tmp_path / "votes.jsonl")
+    (tmp_path / "votes.jsonl").write_text(json.dumps(lines[0]))
+    assert read_votes(tmp_path / "votes.jsonl").labels == ["cat", "dog"]
+
+
+@pytest.mark.parametrize("name", ["votes.csv", "votes.jsonl"])
+def test_blanks_are_no_id_and_no_part_of_an_annotator(tmp_path: Path, name: str) -> None:
+    rows = [("1", "ann", "x"), ("2", " ann ", "y"), ("2", "bob", "x")]
+    write_rows(tmp_path / name, rows)
+    assert read_votes(tmp_path / name).annotators == ["ann", "bob"]
+    write_rows(tmp_path / name, [*rows, ("  ", "ann", "x")])
+    with pytest.raises(ValueError, match=r"(row 3|line 4).*'item'|'item'.*row 3"):
+        read_votes(tmp_path / name)
+
+
+def write_rows(path: Path, rows: list[tuple[str, str, str]]) -> None:
+    """Write votes as CSV or as nested JSON Lines."""
+    if path.suffix == ".csv":
+        path.write_text("\n".join(",".join(row) for row in [("item", "annotator", "label"), *rows]))
+    else:
+        lines = [{"item": item, "votes": [{"annotator": who, "label": label}]} for item, who, label in rows]
+        path.write_text("\n".join(map(json.dumps, lines)))
+
+
+@pytest.mark.parametrize("name", ["votes.csv", "votes.jsonl"])
+def test_a_compressed_file_of_another_name_is_told(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(gzip.compress((FIXTURES / "long.csv").read_bytes()))
+    with pytest.raises(ValueError, match=rf"it is compressed by gzip\. Name it {name}\.gz\."):
+        read_votes(tmp_path / name)
+
+
+def test_a_setting_that_is_none_is_refused_with_the_nearest() -> None:
+    with pytest.raises(TypeError, match=r"got 'lable'\. Did you mean 'label'\?"):
+        read_votes(FIXTURES / "long.csv", lable="answer")
 
 
 @pytest.mark.parametrize("name", ["votes.csv", "votes.jsonl"])
@@ -159,3 +227,12 @@ def test_deep_json_is_refused(tmp_path: Path) -> None:
     path.write_text("[" * 100_000)
     with pytest.raises(ValueError, match=r"export\.json cannot be read: it is nested too deeply"):
         read_label_studio(path)
+
+
+def test_answers_that_name_no_class_are_counted_in_the_message(tmp_path: Path) -> None:
+    labels = ["cat", "Other", "dog", "Other", "bird"]
+    rows = [(str(item), "ann", label) for item, label in enumerate(labels)]
+    write_rows(tmp_path / "votes.csv", rows)
+    message = r"got 'Other' in .*row 1; 3 answers name none of them, most often 'Other' \(2\), 'bird' \(1\)\. Map them with --map"
+    with pytest.raises(ValueError, match=message):
+        read_votes(tmp_path / "votes.csv", classes=["cat", "dog"])

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from oneof.votes import Spelling, Votes, read_label_studio, read_long, read_map, read_wide
+from oneof.votes import Spelling, Votes, read_label_studio, read_long, read_map, read_votes, read_wide
 from oneof.votes.free_text import Meaning
 from oneof.votes.label_studio import is_label_studio, read_ground_truth
 
@@ -238,3 +238,29 @@ def test_json_min_and_stars_are_read(tmp_path: Path) -> None:
         read_label_studio(path)
     starred = [{"id": 5, "ground_truth": True, "result": [{"from_name": "animal", "value": {"choices": ["Fox"]}}]}]
     assert read_ground_truth(_export(tmp_path, _task(["Cat"]), {"id": 2, "annotations": starred})) == {2: "Fox"}
+
+
+def test_of_several_answers_of_one_annotator_the_most_frequent_label_counts_most() -> None:
+    rows = [
+        (1, "gpt", "cat"),
+        (1, "gpt", "cat"),
+        (1, "gpt", "dog"),
+        (1, "ann", "dog"),
+        (2, "gpt", "dog"),
+        (2, "gpt", "dog"),
+    ]
+    items, annotators, labels = zip(*rows, strict=True)
+    votes = read_votes(pa.table({"item": items, "annotator": annotators, "label": labels}))
+    shares = {}
+    for item, annotator, label, share in zip(votes.item, votes.annotator, votes.label, votes.share, strict=True):
+        shares[item, votes.annotators[annotator], votes.labels[label]] = round(float(share), 3)
+    assert shares == {
+        (0, "gpt", "cat"): 0.667,
+        (0, "gpt", "dog"): 0.333,
+        (0, "ann", "dog"): 1.0,
+        (1, "gpt", "dog"): 1.0,
+    }
+    assert votes.weight.tolist() == [1, 1, 1, 1]  # as many annotators named it
+    assert votes.repeated == 2
+    assert any(remark.startswith("1 answers name one label more often") for remark in votes.remarks)
+    assert votes.only(votes.item == 0).share.tolist() == votes.share[votes.item == 0].tolist()

@@ -211,6 +211,7 @@ def _flatten(sets: Any) -> tuple[int, NDArray[np.intp], list[Any]]:
     lengths = np.fromiter(map(len, rows), dtype=np.intp, count=n)
     if lengths[0] > 1 and (lengths == lengths[0]).all():
         _check_not_mask_as_lists(rows)
+        _check_not_counts_as_lists(rows)
     return n, np.repeat(np.arange(n), lengths), list(chain.from_iterable(rows))
 
 
@@ -238,6 +239,22 @@ def _check_not_mask_as_lists(rows: list[Any]) -> None:
     if all(label in (0, 1) for label in chain.from_iterable(rows)):
         raise ValueError(
             f"sets must not repeat a label; row {first_repeating} does, and all are 0 or 1. Give a mask as an array."
+        )
+
+
+def _check_not_counts_as_lists(rows: list[Any]) -> None:
+    """Raise ValueError for counts or probabilities in the form of lists: different rows of numbers with one sum, and repeats or fractions."""
+    numbers_only = all(isinstance(label, numbers.Real) for label in chain.from_iterable(rows))
+    if not numbers_only or len({tuple(sorted(row)) for row in rows}) < 2:
+        return
+    sums = [sum(row) for row in rows]
+    has_one_sum = sums[0] > 0 and max(sums) - min(sums) <= 1e-6 * abs(sums[0])
+    has_repeats = any(len(set(row)) < len(row) for row in rows)
+    are_probabilities = abs(sums[0] - 1) < 1e-6 and all(label >= 0 for label in chain.from_iterable(rows))
+    if has_one_sum and (has_repeats or are_probabilities):
+        raise ValueError(
+            f"sets must hold labels; every row has {len(rows[0])} numbers that add up to {sums[0]:g}, like counts or probabilities. "
+            "Give them as an array."
         )
 
 

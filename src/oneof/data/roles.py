@@ -113,14 +113,17 @@ def resolve_roles(kinds: Mapping[str, Kind], where: str, roles: ColumnRoles) -> 
     return resolved, unassigned
 
 
-def check_column(name: str, columns: Sequence[str], where: str) -> None:
-    """Raise if there is no column of that name, and suggest the nearest one."""
+def check_column(name: str, columns: Sequence[str], where: str, remedy: str = "") -> None:
+    """Raise if there is no column of that name, and suggest the nearest one, or else the remedy."""
     if name in columns:
         return
     shown = ", ".join(columns[:8])
     if len(columns) > 8:
         shown += ", ..."
-    raise ValueError(f"column {name!r} must be in {where}; it has {shown or 'none'}.{did_you_mean(name, columns)}")
+    hint = did_you_mean(name, columns)
+    if remedy and not hint:
+        hint = f" {remedy}"
+    raise ValueError(f"column {name!r} must be in {where}; it has {shown or 'none'}.{hint}")
 
 
 def _matching(pattern: str, free: Mapping[str, Kind], where: str) -> list[str]:

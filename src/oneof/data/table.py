@@ -89,7 +89,13 @@ class Table:
         return lines
 
 
-def read_table(source: Any, roles: ColumnRoles = ColumnRoles(), *, bare: bool = False) -> Table:  # noqa: B008 - frozen
+def read_table(
+    source: Any,
+    roles: ColumnRoles = ColumnRoles(),  # noqa: B008 - frozen
+    *,
+    bare: bool = False,
+    known_classes: Sequence[str] = (),
+) -> Table:
     """Read a table with candidate sets.
 
     Parameters
@@ -101,6 +107,8 @@ def read_table(source: Any, roles: ColumnRoles = ColumnRoles(), *, bare: bool = 
         Role of each column, and how candidate sets are written.
     bare
         Accept a table without features.
+    known_classes
+        Classes that there are beside those that the table names.
 
     Returns
     -------
@@ -145,7 +153,7 @@ def read_table(source: Any, roles: ColumnRoles = ColumnRoles(), *, bare: bool = 
     columns, cells = _read_cells(opened, resolved, supervision)
     if not len(columns):
         raise ValueError(f"{opened.name} must have at least one row; got none.")
-    candidates, gold = read_supervision(opened.name, cells, roles, len(columns))
+    candidates, gold = read_supervision(opened.name, cells, roles, len(columns), known_classes)
     groups = None
     if roles.group:
         groups = [str(cell) for cell in cells[roles.group]]

@@ -115,13 +115,22 @@ def counts_to_candidates(y: Any) -> tuple[Any, NDArray[np.float64] | None]:
     counts : array [n, c] or None
         None if y holds no counts. A 0/1 mask holds none: all of its labels count the same.
     """
+    if hasattr(y, "detach") and hasattr(y, "cpu"):  # a tensor
+        y = y.detach().cpu().numpy()
     values = y
     if is_frame(y) and hasattr(y, "to_numpy"):
         values = y.to_numpy()
     is_table = isinstance(values, np.ndarray) and values.ndim == 2 and values.shape[1] > 1
     if not is_table or not np.issubdtype(values.dtype, np.number):
         return y, None
-    if not (np.isfinite(values) & (values >= 0)).all():
+    is_faulty = ~(np.isfinite(values) & (values >= 0))
+    if is_faulty.any() and not np.isin(values[~is_faulty], (0, 1)).all():
+        row, column = np.argwhere(is_faulty)[0].tolist()
+        raise ValueError(
+            f"counts or probabilities in y must be numbers of at least 0; got {values[row, column]} in row {row}, column {column}. "
+            "Leave the row out; of log-probabilities pass np.exp(y)."
+        )
+    if is_faulty.any():
         return y, None
     if np.isin(values, (0, 1)).all():
         return y, None

@@ -129,8 +129,8 @@ class BasePartialLabelClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMe
         ids = None
         if votes is not None:
             check_alone_with_votes(y, prior)
-            votes = read_and_log(votes)
             X, ids = split_items(X, items)
+            votes = read_and_log(votes, rows_are_numbered=ids is None)
         elif items is not None:
             raise ValueError("items must be left out without votes, whose rows they are. Pass votes=, or drop items.")
         features, encoding, is_unreadable = self._encode_training_rows(X)

@@ -62,13 +62,15 @@ def resolve(source: Any, X: Any = None, *, items: Any = None, seed: int = 0, **s
     >>> resolved.labels.tolist()
     ['dog', 'cat', 'dog', 'cat', 'dog', 'cat']
     """
-    votes = read_and_log(source, **settings)
+    ids = None
+    if X is not None:
+        _, ids = split_items(X, items)
+    votes = read_and_log(source, rows_are_numbered=X is not None and ids is None, **settings)
     if X is None:
         if items is not None:
             raise ValueError("items must be left out without X, whose rows they are. Pass X, or drop items.")
         return _resolve_alone(votes, seed)
     fitted = PartialLabelClassifier(random_state=seed).fit(X, votes=votes, items=items)
-    _, ids = split_items(X, items)
     if ids is None:
         ids = list(range(len(fitted.transduction_)))
     return VoteLabels(

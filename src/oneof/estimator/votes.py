@@ -12,6 +12,7 @@ from oneof.candidates.mask import Candidates
 from oneof.data.supervision import label_text
 from oneof.estimator.arguments import check_length, is_frame
 from oneof.votes.ballots import Votes
+from oneof.votes.match import match_ids
 from oneof.votes.read import read_votes
 
 _log = logging.getLogger(__name__)
@@ -19,10 +20,15 @@ _log = logging.getLogger(__name__)
 ITEM = "item"  # the column of a frame that holds the items' ids, unless another is named
 
 
-def read_and_log(votes: Any, **settings: Any) -> Votes:
-    """Return votes as they are, or read them and log how they were read."""
+def read_and_log(votes: Any, *, rows_are_numbered: bool = False, **settings: Any) -> Votes:
+    """Return votes as they are, or read them and log how they were read.
+
+    Where rows of X are known by their numbers, so are those of a pandas frame of votes whose index has no name.
+    """
     if isinstance(votes, Votes):
         return votes
+    if rows_are_numbered and hasattr(votes, "reset_index") and votes.index.name is None:
+        votes = votes.reset_index(drop=True)
     read = read_votes(votes, **settings)
     for remark in read.remarks:
         _log.warning(remark)
@@ -77,10 +83,12 @@ def match_items(votes: Votes, ids: list[Any] | None, n: int) -> NDArray[np.intp]
         if key in first_row:
             raise ValueError(f"items must be distinct; {key!r} is in rows {first_row[key]} and {row}. Drop one.")
         first_row[key] = row
-    index_of = {label_text(key): i for i, key in enumerate(votes.items.to_pylist())}
-    item = np.array([index_of.get(key, -1) for key in keys], dtype=np.intp)
+    voted_ids = [label_text(key) for key in votes.items.to_pylist()]
+    item, remarks = match_ids(keys, voted_ids)
+    for remark in remarks:
+        _log.warning(remark)
     if not (item >= 0).any():
-        voted = next(iter(index_of), "")
+        voted = voted_ids[0]
         row_key = next(iter(keys), "")
         raise ValueError(
             f"votes and X must belong together; no item of the votes (such as {voted!r}) is an item of X (such as {row_key!r}). "

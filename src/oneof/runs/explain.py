@@ -46,12 +46,15 @@ def reason(row: dict[str, Any], labels: Sequence[str], n_models: int) -> str:
     votes = row.get("votes")
     if votes:
         sentences.append(_describe_votes(row["label"], votes))
+    elif votes is not None:
+        sentences.append("Nobody voted on it.")
     for removal in row["removed"]:
         sentences.append(describe_removal(removal, row["trained"]))
     if len(row["original"]) == 1:
-        sentences.append(f"'{row['label']}' is the only candidate{_doubt_about_candidate(row['probability'])}.")
+        only = "is the only label that was named" if votes else "is the only candidate"
+        sentences.append(f"'{row['label']}' {only}{_doubt_about_candidate(row['probability'])}.")
     else:
-        supporters = _supporters(row["agreement"], n_models)
+        supporters = _supporters(row["agreement"], n_models, has_votes=votes != [])
         sentences.append(f"{supporters} '{row['label']}', with probability {_two_digits(row['probability'])}.")
         stronger = _more_probable_label(row)
         if stronger is not None:
@@ -115,13 +118,15 @@ def _two_digits(probability: float) -> str:
     return f"{probability:.2f}"
 
 
-def _supporters(agreement: float, n_models: int) -> str:
+def _supporters(agreement: float, n_models: int, *, has_votes: bool) -> str:
     """Say how many of the models predict the label, as the start of a sentence."""
     if n_models == 0:
-        return "The votes favour"
+        return "The votes favour" if has_votes else "The votes on other rows favour"
     agreeing = round(agreement * n_models)
     if n_models == 1:
         return "The model predicts" if agreeing else "The votes outweigh the model, and favour"
+    if agreeing == n_models == 2:
+        return "Both models predict"
     if agreeing == n_models:
         return f"All {n_models} models predict"
     return f"{agreeing} of {n_models} models predict"

@@ -39,6 +39,7 @@ from oneof.storage.settings import from_serializable, stored_kind
 from oneof.training.device import device_for, device_for_pictures, prewarm_gpu
 from oneof.training.processes import check_rows, current_group
 from oneof.training.threads import blas_threads
+from oneof.votes.attach import CANDIDATES
 from oneof.votes.read import VotesFile
 from oneof.votes.spelling import write_map
 
@@ -221,6 +222,8 @@ def prepare_run(
     data, config, about_evidence = _add_evidence(data, spec.config, voted, refit)
     metadata.update(about_evidence)
     metadata["columns"] = column_metadata(table, data)
+    if voted is not None:
+        metadata["columns"].pop(CANDIDATES, None)  # made of the votes: the file has no such column
     if isinstance(data.features, np.memmap):  # every process opens the file itself
         data = replace(data, features=data.features[:1])
     return PreparedRun(data, config, metadata)
@@ -231,7 +234,8 @@ def _read_inputs(file: Path, spec: FitSpec, options: RunOptions) -> tuple[Table,
     if spec.votes is None:
         return read_table(file, spec.roles), None
     voted = read_table_with_votes(file, spec.votes, spec.roles)
-    table = read_table(voted.source, voted.roles, bare=True)  # features are optional: votes alone can be resolved
+    # Features are optional: votes alone can be resolved.
+    table = read_table(voted.source, voted.roles, bare=True, known_classes=voted.votes.labels)
     if options.map_out is not None:
         write_map(voted.votes.meanings, options.map_out)
     return table, voted

@@ -157,7 +157,7 @@ def read_table_with_votes(file: Path, votes_file: VotesFile, roles: ColumnRoles)
     source, item, remarks = attach_votes(features, votes, on)
     ground_truth = {}
     if is_label_studio(votes_path):
-        ground_truth = _ground_truth_by_row(votes_path, votes, item)
+        ground_truth = _ground_truth_by_row(votes_file, votes, item)
     if on is not None:
         not_features.add(on)
     not_features -= {"", *roles.non_numeric}  # a column of pictures may also hold the ids of the items
@@ -165,15 +165,18 @@ def read_table_with_votes(file: Path, votes_file: VotesFile, roles: ColumnRoles)
     return TableWithVotes(source, roles, votes, item, [*votes.remarks, *remarks], ground_truth, on)
 
 
-def _ground_truth_by_row(export: Path, votes: Votes, item: NDArray[np.intp]) -> dict[int, str]:
-    """Return the labels that a Label Studio export marks as true, by the rows of their items."""
-    label_of_item = read_ground_truth(export)
+def _ground_truth_by_row(export: VotesFile, votes: Votes, item: NDArray[np.intp]) -> dict[int, str]:
+    """Return the labels that a Label Studio export marks as true, by the rows of their items, in the spelling of the votes."""
+    label_of_item = read_ground_truth(export.path)
+    read_labels = export.spelling.reader()
     ids = votes.items.to_pylist()
-    labels = {}
+    ground_truth = {}
     for row, item_index in enumerate(item):
         if item_index >= 0 and ids[item_index] in label_of_item:
-            labels[row] = label_of_item[ids[item_index]]
-    return labels
+            labels = list(read_labels(label_of_item[ids[item_index]]))
+            if len(labels) == 1 and labels[0] in votes.labels:
+                ground_truth[row] = labels[0]
+    return ground_truth
 
 
 def add_votes(

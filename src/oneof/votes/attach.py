@@ -12,6 +12,7 @@ from oneof.data.roles import Kind, check_column
 from oneof.data.supervision import label_text
 from oneof.storage.sheets import list_array
 from oneof.votes.ballots import Votes, tally
+from oneof.votes.match import match_ids
 
 CANDIDATES = "candidates"  # the column that votes add to a table
 
@@ -42,24 +43,24 @@ def attach_votes(source: TableSource, votes: Votes, on: str | None) -> tuple[Tab
             f"{source.name} must have no column 'candidates' beside votes, which give them. Leave one out."
         )
     keys = _row_keys(source, on)
-    item_index = {label_text(key): i for i, key in enumerate(votes.items.to_pylist())}
-    item = np.array([item_index.get(key, -1) for key in keys], dtype=np.intp)
+    if not keys:
+        raise ValueError(f"{source.name} must have at least one row; it has none.")
+    ids = [label_text(key) for key in votes.items.to_pylist()]
+    item, remarks = match_ids(keys, ids)
     matched_items, n_rows = np.unique(item[item >= 0], return_counts=True)
     if (n_rows > 1).any():
         first, second = np.flatnonzero(item == matched_items[n_rows.argmax()])[:2]
         got = f"{source.name}, column {on!r} has {keys[first]!r} in rows {first} and {second}"
         raise ValueError(f"an item must be one row; {got}. Drop one.")
     if not len(matched_items):
-        voted_example = next(iter(item_index), "")
-        row_example = next(iter(keys), "")
-        got = f"no item of the votes (such as {voted_example!r}) is in {source.name} (such as {row_example!r})"
+        row_example = next((key for key in keys if key), "")
+        got = f"no item of the votes (such as {ids[0]!r}) is in {source.name} (such as {row_example!r})"
         raise ValueError(f"votes and features must belong together by {on!r}; {got}. Name the column with --on.")
 
-    remarks = []
     n_without_votes = int((item < 0).sum())
     if n_without_votes:
         remarks.append(f"{n_without_votes:,} of {len(item):,} rows have no votes: any label may be theirs.")
-    n_without_row = len(item_index) - len(matched_items)
+    n_without_row = len(ids) - len(matched_items)
     if n_without_row:
         use = "they help to tell careful people from careless ones, and get no label"
         remarks.append(f"{n_without_row:,} items with votes are not in {source.name}: {use}.")
@@ -81,7 +82,7 @@ def attach_votes(source: TableSource, votes: Votes, on: str | None) -> tuple[Tab
 def _row_keys(source: TableSource, on: str | None) -> list[str]:
     """Return the ids of the rows: the texts of a column, or their numbers."""
     column = source.names[0] if on is None else on
-    check_column(column, source.names, source.name)
+    check_column(column, source.names, source.name, remedy="Name the column of the items' ids with --on.")
     keys: list[str] = []
     for _, _, chunk in source.chunks([], [column]):
         keys.extend(label_text(cell) for cell in chunk.to_pylist())

@@ -33,6 +33,7 @@ class Votes:
     annotator: Integers  # [m]
     label: Integers  # [m]
     confidence: Floats | None = None  # [m], in [0, 1]
+    frequency: Floats | None = None  # [m], how often it was cast, relative to the most frequent label of its answer
     unanswered: int = 0  # items left out because they have no label
     repeated: int = 0  # duplicate votes, same item, annotator and label, counted once
     remarks: tuple[str, ...] = ()  # notes for the user on how answers were interpreted
@@ -49,16 +50,20 @@ class Votes:
     def share(self) -> Floats:
         """Return each vote's share of its answer [m], so that a vague answer counts as much as one of a single label.
 
-        The shares of an answer add up to the confidence of its most probable label.
+        The shares of an answer add up to the confidence of its most probable label. Of an annotator who answered several times,
+        the label that was named most often has the largest share.
         """
-        if self.confidence is None:
+        if self.confidence is None and self.frequency is None:
             return self.weight / self.answer_size
+        weight = self.weight
+        if self.frequency is not None:
+            weight = weight * self.frequency
         answer = self.answer
-        total = np.bincount(answer, weights=self.confidence)
+        total = np.bincount(answer, weights=weight)
         highest = np.zeros(len(total))
-        np.maximum.at(highest, answer, self.confidence)
+        np.maximum.at(highest, answer, weight)
         scale = np.divide(highest, total, out=np.zeros(len(total)), where=total > 0)
-        shares: Floats = self.confidence * scale[answer]
+        shares: Floats = weight * scale[answer]
         return shares
 
     @property
@@ -85,6 +90,7 @@ class Votes:
             annotator=self.annotator[selection],
             label=self.label[selection],
             confidence=confidence,
+            frequency=None if self.frequency is None else self.frequency[selection],
         )
 
     def of_items(self, wanted: Integers) -> Self:
@@ -129,6 +135,14 @@ def collect(answers: Answers, spelling: Spelling) -> Votes:
     if answers.confidence is not None:
         # Of duplicates, the highest confidence counts.
         confidence = np.maximum.reduceat(answers.confidence[row][order], starts)
+    frequency = _frequency_in_answer(item[first], annotator[first], np.diff(starts, append=len(order)))
+    if frequency is not None:
+        n_uneven = len(
+            set(zip(item[first][frequency < 1].tolist(), annotator[first][frequency < 1].tolist(), strict=True))
+        )
+        remarks.append(
+            f"{n_uneven:,} answers name one label more often than another: it counts more, as in several answers of one model."
+        )
     voted_items, item_index = np.unique(item[first], return_inverse=True)
     return Votes(
         items=items.take(voted_items),
@@ -138,11 +152,24 @@ def collect(answers: Answers, spelling: Spelling) -> Votes:
         annotator=annotator[first],
         label=label[first],
         confidence=confidence,
+        frequency=frequency,
         unanswered=len(items) - len(voted_items),
         repeated=len(order) - len(first),
         remarks=tuple(remarks),
         meanings=tuple(meanings),
     )
+
+
+def _frequency_in_answer(item: Integers, annotator: Integers, count: Integers) -> Floats | None:
+    """Return how often each vote was cast [m], relative to the most frequent label of its answer; None if all are alike.
+
+    The votes are sorted by item and annotator.
+    """
+    is_first = np.ones(len(item), dtype=bool)
+    is_first[1:] = (np.diff(item) != 0) | (np.diff(annotator) != 0)
+    highest = np.maximum.reduceat(count, np.flatnonzero(is_first))
+    frequency: Floats = count / highest[np.cumsum(is_first) - 1]
+    return frequency if (frequency < 1).any() else None
 
 
 class Tally(NamedTuple):

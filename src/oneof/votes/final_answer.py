@@ -24,6 +24,9 @@ _TAGGED = re.compile(r"<(answer|label|category|class|output)>\s*(.*?)\s*</\1>", 
 _BOXED = re.compile(r"\\boxed\{\s*(?:\\text\w*\{)?([^{}]*)\}")
 _FENCED = re.compile(r"```[\w-]*\s*\n?(.*?)```", re.DOTALL)
 _OBJECT = re.compile(r"\{[^{}]*\}", re.DOTALL)
+_FIELD = re.compile(  # of JSON that was cut off
+    r"[\"'](?:label|answer|category|class|classification|prediction|choice)[\"']\s*:\s*[\"']([^\"'\n]+)", re.IGNORECASE
+)
 _END_OF_CLAUSE = re.compile(
     r"[.!?]\s+|\s+[-\u2013\u2014]+\s+|,?\s+(?:because|since|as it|as the|given that|which)\b", re.IGNORECASE
 )
@@ -55,6 +58,9 @@ def final_answer(text: str) -> str:
     from_json = _answer_in_json(text)
     if from_json is not None:
         return from_json
+    cut_off = _FIELD.search(text) if "{" in text else None
+    if cut_off is not None:
+        return cut_off[1]
     fenced = _FENCED.findall(text)
     if fenced and fenced[-1].strip():
         text = fenced[-1].strip()
@@ -85,7 +91,9 @@ def _line_of_its_own(text: str) -> str | None:
 def _first_clause(text: str) -> str:
     """Return a text up to the end of its first clause, if a sentence follows; else as it is."""
     end = _END_OF_CLAUSE.search(text)
-    if end is None or not end.start() or not is_sentence(text[end.start() :]):
+    if end is None or not end.start():
+        return text
+    if not is_sentence(text[end.start() :]) and "because" not in end.group().casefold():
         return text
     return text[: end.start()]
 

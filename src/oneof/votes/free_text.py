@@ -15,6 +15,9 @@ MIN_CLASS_SHARE = 0.01  # of all answers: what is written less often is no class
 MIN_CLASS_MASS = 0.6  # of all answers that the classes that are found must have
 MIN_VAGUE_SHARE = 0.05  # of all answers: "unknown" written so often is a class that is found, less often no vote
 MIN_PREFIX_LENGTH = 3  # of an abbreviation of a class, such as "pos"
+MIN_STEM_LENGTH = 6  # letters that two forms of a word have in common
+MIN_STEM_SHARE = 0.6  # of the class
+MAX_ENDING_LENGTH = 3  # letters of the other form behind them
 MAX_CASED_LENGTH = 2  # of a label that may differ from another by case alone
 _MAX_NEGATION_LENGTH = 200  # characters before a name that may negate it: long texts are searched in linear time
 MAX_UNMATCHED = 0.05  # of all answers: so many may name none of the given classes
@@ -27,24 +30,52 @@ _PREFIX = re.compile(
     re.IGNORECASE,
 )
 _REFUSAL = re.compile(
-    r"^(?:n\s*/\s*a|null|nan|not applicable|unsure|uncertain|not sure|undetermined|undecided|no answer|no label|no response|refus(?:ed|al)|skip(?:ped)?|\?+|[-\u2013\u2014]+"
+    r"^(?:#?n\s*/\s*a|n\.\s?a|null|nan|not applicable|unsure|not sure|no answer|no label|no response|idk|tbd|\?+|[-\u2013\u2014]+"
     r"|(?:i(?:'m| am) )?(?:not (?:entirely |quite |really )?sure|unsure|sorry|unable)\b.*"
     r"|(?:i )?(?:don't|do not) know\b.*|(?:i |we |it )?(?:can't|cannot|can not|could not|couldn't) .*"
     r"|(?:it is |it's )?(?:impossible|not possible) to .*|(?:there is |i have )?(?:not enough|insufficient|no) (?:information|context|evidence)\b.*"
     r"|(?:the (?:text|question|sentence|message|passage) )?does(?:n't| not) (?:fit|match|belong)\b.*"
     r"|none of (?:the|these|them|those)\b.*|no (?:category|label|class) (?:applies|fits|matches)\b.*"
-    r"|neither|neither of .*|neither .* nor .*|as an ai\b.*|(?:sorry|i apologi[sz]e)\b.*)$",
+    r"|(?:the |my )?(?:final |correct |best )?(?:answer|label|category|class|classification)(?: is)?"  # and nothing more
+    r"|neither of .*|neither .* nor .*|as an ai\b.*|(?:sorry|i apologi[sz]e)\b.*)$",
     re.IGNORECASE | re.DOTALL,
 )
 # Words that mean no label unless they are one: only where classes are known and these are not among them.
-_VAGUE = {"none", "unknown", "unclear", "ambiguous", "indeterminate", "na", "nil", "undefined"}
+_VAGUE = {
+    "none", "unknown", "unclear", "ambiguous", "indeterminate", "na", "nil", "undefined", "neither", "uncertain", "undetermined",
+    "undecided", "refusal", "refused", "skip", "skipped",
+}  # fmt: skip
 _HEDGE = re.compile(
     r"\b(?:but|maybe|perhaps|probably|possibly|likely|my (?:best )?guess|i(?:'d| would) (?:say|guess|go with|lean)|if i had to)\b|:",
     re.IGNORECASE,
 )
-_SHORT_HEAD = re.compile(r"\W*(\w{1,2})(?:[).:\]](?!\w)|\s+[-\u2013\u2014=]\s|\s+is\b)")
+_SHORT_HEAD = re.compile(r"\W*(\w{1,2})(?:[).,:\]](?!\w)|\s+[-\u2013\u2014=]\s|\s+is\b)")
 _SHORT_NAMES = re.compile(r"\W*\S{1,2}(?:\s*(?:,|/|or|and|\|)\s*\S{1,2})+\W*")
-_NEGATED = re.compile(r"\b(?:not|rather than|instead of|neither|nor|isn't|never)\s+(?:an?\s+|the\s+)?", re.IGNORECASE)
+_FILLER = (
+    r"an?|the|any|so|really|actually|quite|very|truly|clearly|necessarily|particularly|exactly|strictly|at all|about|be|is|are|it|it's|this"
+    r"|that|to|of|as|in|for|under|seems?|appears?|looks?|like|think|believe|say|consider(?:ed)?|classif(?:y|ied)|label(?:l?ed)?|being"
+    r"|related|mention|contain|express|describe|involve|concern|refer|ask(?:ing)?|talk(?:ing)?|fit|match|belong|count"
+)
+# At the end of what stands before a name: "is not", "I don't think that it is", "non".
+_NEGATED = re.compile(
+    r"(?:\b(?:not|no|non|never|nothing|neither|nor|without|hardly|lacks?|far from|rather than|instead of|except|other than"
+    rf"|(?:any|every)thing but)|n't)\s+(?:(?:{_FILLER})\s+){{0,8}}(?:\S+\s+n?or\s+(?:an?\s+|the\s+)?){{0,4}}$",
+    re.IGNORECASE,
+)
+_VERDICT = (
+    r"[\"'*`]*\s*[?:=\u2013\u2014-]+\s*[\"'*`]*(yes|no|true|false)\b"  # behind a class: "ENTITY: no", "HUMAN? Yes"
+)
+_NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?![\w.]*\w)")
+_NUMBERED = re.compile(r"^\W*([A-Za-z]|\d{1,2})\s*[).:\]\-]\s*(\S.*)$", re.DOTALL)
+_MAX_NUMBERED_LENGTH = 100  # characters of an answer that begins with the letter or number of an option
+_MIN_NUMBERED = 3  # answers such as "B) Paris" that show what B means
+_MIN_NUMBERED_SHARE = 0.9  # of them that must agree
+
+
+NO_LABEL = {
+    "unsure", "not sure", "i'm not sure", "don't know", "i don't know", "can't tell", "cannot tell", "?", "nan", "null", "<na>", "n/a", "#n/a",
+}  # fmt: skip
+"""Answers, in lower case, that name no label."""
 
 
 class Meaning(NamedTuple):
@@ -55,6 +86,7 @@ class Meaning(NamedTuple):
     n_answers: int
 
 
+@lru_cache(maxsize=4096)  # of the classes, above all, which every answer is compared with
 def fold(text: str) -> str:
     """Return a text without decoration, a leading "Answer:" and differences of case. "C++" and "C", "3.5" and "3" stay apart."""
     stripped = text.strip(_DECORATION)
@@ -67,6 +99,17 @@ def is_refusal(text: str) -> bool:
     """Return whether an answer says that no label applies or can be told, and names none after "but" or "maybe"."""
     stripped = text.replace("\u2019", "'").strip(_DECORATION + "?") or text.strip()
     return bool(_REFUSAL.match(stripped))
+
+
+def is_no_vote(name: str, count: int, total: int) -> bool:
+    """Return whether a name that is no known class, written `count` times in `total` answers, is no label.
+
+    What may be a label, such as "none" or "cannot log in", is one where it is frequent.
+    """
+    if name.strip().casefold() in NO_LABEL:
+        return True
+    is_rare = total >= MIN_ANSWERS and count < MIN_VAGUE_SHARE * total
+    return is_rare and is_refusal(name)
 
 
 def find_classes(counts: Mapping[str, int]) -> list[str]:
@@ -87,6 +130,7 @@ def find_classes(counts: Mapping[str, int]) -> list[str]:
         key = fold(answer) if len(name) > MAX_CASED_LENGTH else name  # "C" and "c" stay apart
         names.setdefault(key, Counter())[name] += count
         texts.setdefault(key, set()).add(text.strip().casefold())
+    _join_numbered(names, texts)
     threshold = max(MIN_CLASS_COUNT, MIN_CLASS_SHARE * total)
     classes: dict[str, str] = {}
     mass = 0
@@ -112,6 +156,21 @@ def find_classes(counts: Mapping[str, int]) -> list[str]:
     return sorted(classes.values())
 
 
+def _join_numbered(names: dict[str, Counter[str]], texts: dict[str, set[str]]) -> None:
+    """Count "2) cat" as "cat" in place, where that is written too, and drop "2" by itself, which then is no class."""
+    numbers = set()
+    for key in list(names):
+        numbered = _NUMBERED.match(key)
+        if numbered is None or fold(numbered[2]) not in names:
+            continue
+        plain = fold(numbered[2])
+        numbers.add(numbered[1])
+        texts[plain] |= texts.pop(key)
+        names[plain][names[plain].most_common(1)[0][0]] += names.pop(key).total()
+    for number in numbers & names.keys():
+        del names[number]
+
+
 def _without_prefix(text: str) -> str:
     """Return a text without decoration and a leading "Answer:"."""
     stripped = text.strip(_DECORATION)
@@ -133,33 +192,72 @@ def named_classes(text: str, classes: Sequence[str]) -> list[str]:
     Case is ignored for names of three letters or more; shorter ones, which are words of sentences too, are found only in
     lists such as "A or B". In a sentence that names a class as it is written, a name in other case is a word ("an entity").
     """
+    return _named_and_negated(text, classes)[0]
+
+
+def _named_and_negated(text: str, classes: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the classes that a text names, in order, and those that it only negates.
+
+    "It isn't toxic" names the class "not toxic", if there is one.
+    """
     by_length = sorted(classes, key=len, reverse=True)
     is_list_of_short_names = bool(_SHORT_NAMES.fullmatch(text.strip()))
     remaining = text
     first_position: dict[str, int] = {}
     as_written: set[str] = set()
+    negated: list[str] = []
     for name in by_length:
         if len(name) < 3 and not is_list_of_short_names:
             continue
         pattern = _pattern_of(name)
         for match in pattern.finditer(remaining):
             start = max(0, match.start() - _MAX_NEGATION_LENGTH)
-            before = remaining[start : match.start()].rstrip("*_`\"' ") + " "
-            is_negated = any(negation.end() == len(before) for negation in _NEGATED.finditer(before))
-            if not is_negated:
-                first_position.setdefault(name, match.start())
-                if match.group() == name:
-                    as_written.add(name)
+            before = remaining[start : match.start()].replace("\u2019", "'").rstrip("*_`\"' ") + " "
+            if _NEGATED.search(before):
+                opposite = _opposite(name, classes)
+                if opposite is None:
+                    negated.append(name)
+                else:
+                    first_position.setdefault(opposite, match.start())
+                    as_written.add(opposite)
+                continue
+            first_position.setdefault(name, match.start())
+            if match.group() == name:
+                as_written.add(name)
         remaining = pattern.sub(lambda match: "\0" * len(match.group()), remaining)
     if as_written and is_sentence(text):
         for name in list(first_position):
             if name not in as_written and name != name.lower():
                 del first_position[name]
-    return sorted(first_position, key=lambda name: first_position[name])
+    named = sorted(first_position, key=lambda name: first_position[name])
+    return named, [name for name in dict.fromkeys(negated) if name not in first_position]
+
+
+def _opposite(name: str, classes: Sequence[str]) -> str | None:
+    """Return the class that says "not", "non", "no" or "un" of another one, such as "not toxic" of "toxic"; None if there is none."""
+    squeezed = _squeeze(name)
+    negations = {f"{prefix}{squeezed}" for prefix in ("not", "non", "no", "un")}
+    opposites = [other for other in classes if _squeeze(other) in negations]
+    return opposites[0] if len(opposites) == 1 else None
+
+
+@lru_cache(maxsize=4096)
+def _squeeze(text: str) -> str:
+    """Return a folded text without blanks, so that "Sci/Tech" and "SciTech" are the same, and "R & D" is "r and d"."""
+    return fold(text).replace(" ", "").replace("&", "and")
+
+
+def _lacks_a_letter(word: str, name: str) -> bool:
+    """Return whether a word is a class of five letters without one of them, such as "hapy" for "happy"."""
+    if len(name) != MIN_LENGTH or len(word) != len(name) - 1 or word[0] != name[0]:
+        return False
+    return any(word == name[:i] + name[i + 1 :] for i in range(len(name)))
 
 
 def _is_short_form(word: str, name: str) -> bool:
     """Return whether a word abbreviates a class ("pos" for "positive"), or adds an ending to it ("numerical" for "numeric")."""
+    if word.endswith("ies") and name.endswith("y") and word[:-3] == name[:-1]:
+        return True
     if not (word + name).replace(" ", "").isalpha():
         return False
     if len(word) < len(name):
@@ -167,25 +265,96 @@ def _is_short_form(word: str, name: str) -> bool:
     return len(name) >= MIN_LENGTH and len(word) - len(name) <= 2 and word.startswith(name)
 
 
+def _shares_stem(word: str, name: str) -> bool:
+    """Return whether a word is another form of a class: "contradicts" of "contradiction"."""
+    stem = 0
+    while stem < min(len(word), len(name)) and word[stem] == name[stem]:
+        stem += 1
+    is_long = stem >= MIN_STEM_LENGTH and stem >= MIN_STEM_SHARE * len(name)
+    return is_long and (word + name).isalpha() and len(word) - stem <= MAX_ENDING_LENGTH
+
+
 def _short_name(text: str) -> str:
     """Return a name of one or two characters at the head ("B) Paris", "2 - neutral") or the end ("Option B") of a text."""
     head = _SHORT_HEAD.match(text)
     if head is not None:
         return head.group(1)
-    last_word = text.strip(_DECORATION).split()[-1]
-    return last_word if len(last_word) < 3 else ""
+    words = text.strip(_DECORATION).split()
+    if not words or len(words[-1]) > 2 or _NEGATED.search(" ".join(words[:-1]) + " "):
+        return ""
+    return words[-1]
+
+
+def _stated_number(text: str, classes: Sequence[str]) -> str | None:
+    """Return the class that is the only number in a text ("4 stars", "4 out of 5", "4.0"), where all classes are whole numbers."""
+    if not all(name.isdecimal() for name in classes):
+        return None
+    largest = max(map(int, classes))
+    if largest > 2:
+        text = re.sub(rf"(?<=\d)\s*(?:/|out of|of)\s*{largest}(?![\w.]*\w)", "", text, flags=re.IGNORECASE)
+    numbers = {float(number) for number in _NUMBER.findall(text)}
+    matching = [name for name in classes if numbers == {float(name)}]
+    return matching[0] if len(matching) == 1 else None
+
+
+def numbered_classes(counts: Mapping[str, int], classes: Sequence[str]) -> dict[str, str]:
+    """Return the class that each letter or number of an option stands for, as answers such as "B) Paris" show."""
+    named: dict[str, Counter[str]] = {}
+    for text, count in counts.items():
+        numbered = _NUMBERED.match(text) if len(text) <= _MAX_NUMBERED_LENGTH else None
+        if numbered is None or numbered[1] in classes:
+            continue
+        meaning = meaning_of(numbered[2], classes)
+        if meaning is not None and len(meaning) == 1:
+            named.setdefault(numbered[1], Counter())[meaning[0]] += count
+    found = {}
+    for number, of_number in named.items():
+        name, count = of_number.most_common(1)[0]
+        if count >= max(_MIN_NUMBERED, _MIN_NUMBERED_SHARE * of_number.total()):
+            found[number] = name
+    return found
+
+
+def class_of_number(text: str, numbered: Mapping[str, str]) -> str | None:
+    """Return the class that an answer names by the letter or number of its option alone; None if it does not."""
+    return numbered.get(_short_name(final_answer(text)))
 
 
 def meaning_of(text: str, classes: Sequence[str]) -> list[str] | None:
-    """Return the classes that an answer stands for; an empty list for a refusal, None if it cannot be told."""
+    """Return the classes that an answer stands for; an empty list for a refusal, None if it cannot be told.
+
+    An answer that only says which classes do not apply stands for all others.
+    """
     stripped = text.strip(_DECORATION)
     if stripped in classes:
         return [stripped]
+    judged = _judged_classes(text, classes)
+    if judged is not None:
+        return judged
     answer = final_answer(text)
     labels = _meaning_of_part(answer, classes)
     if labels is None:
         labels = _meaning_of_part(without_reasoning(text), classes)
+    if labels is None:
+        _, negated = _named_and_negated(without_reasoning(text), classes)
+        if negated:
+            labels = [name for name in classes if name not in negated]
     return labels
+
+
+def _judged_classes(text: str, classes: Sequence[str]) -> list[str] | None:
+    """Return the classes that an answer such as "ENTITY: no, HUMAN: yes" accepts, or those that it does not reject; None for others."""
+    if len(re.findall(_VERDICT, text, re.IGNORECASE)) < 2:
+        return None
+    verdicts: dict[str, bool] = {}
+    for name in classes:
+        found = re.search(_pattern_of(name).pattern + _VERDICT, text, re.IGNORECASE)
+        if found is not None:
+            verdicts[name] = found[1].casefold() in ("yes", "true")
+    if len(verdicts) < 2:
+        return None
+    accepted = [name for name, is_accepted in verdicts.items() if is_accepted]
+    return accepted or [name for name in classes if name not in verdicts]
 
 
 def _meaning_of_part(text: str, classes: Sequence[str]) -> list[str] | None:
@@ -199,6 +368,19 @@ def _meaning_of_part(text: str, classes: Sequence[str]) -> list[str] | None:
         by_fold.setdefault(fold(name), []).append(name)
     if len(by_fold.get(folded, ())) == 1:
         return by_fold[folded]
+    by_squeezed: dict[str, list[str]] = {}
+    for name in classes:
+        by_squeezed.setdefault(_squeeze(name), []).append(name)
+    squeezed = _squeeze(text)
+    if len(squeezed) >= MIN_PREFIX_LENGTH and len(by_squeezed.get(squeezed, ())) == 1:
+        return by_squeezed[squeezed]
+    for name in classes:
+        if squeezed in (f"non{_squeeze(name)}", f"un{_squeeze(name)}"):
+            opposite = _opposite(name, classes)
+            return [opposite] if opposite else [other for other in classes if other != name]
+    number = _stated_number(text, classes)
+    if number is not None:
+        return [number]
     if is_refusal(text):
         hedge = _HEDGE.search(text)
         return named_classes(text[hedge.end() :], classes) if hedge else []
@@ -208,7 +390,11 @@ def _meaning_of_part(text: str, classes: Sequence[str]) -> list[str] | None:
     short_name = _short_name(text)
     if short_name in classes:
         return [short_name]
-    for is_alike in (is_near_miss, _is_short_form):
+    if (
+        len(short_name) == 2 and len(by_fold.get(short_name.casefold(), ())) == 1
+    ):  # "No, it is not" where a class is "no"
+        return by_fold[short_name.casefold()]
+    for is_alike in (is_near_miss, _lacks_a_letter, _is_short_form, _shares_stem):
         alike = [name for name in classes if is_alike(folded, fold(name))]
         if len(alike) == 1:
             return alike
@@ -218,6 +404,12 @@ def _meaning_of_part(text: str, classes: Sequence[str]) -> list[str] | None:
 
 
 def is_variant(text: str, label: str) -> bool:
-    """Return whether a text is a label but for decoration, reasoning, case or one letter."""
+    """Return whether a text is a label but for decoration, reasoning, case, one letter, the number of an option or a "yes" behind it."""
     answer = fold(final_answer(text))
+    numbered = _NUMBERED.match(answer)
+    if numbered is not None and fold(numbered[2]) == fold(label):
+        return True
+    verdict = re.search(_pattern_of(label).pattern + _VERDICT, text, re.IGNORECASE)
+    if verdict is not None and verdict[1].casefold() in ("yes", "true"):
+        return True
     return answer == fold(label) or is_near_miss(answer, fold(label))

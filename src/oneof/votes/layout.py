@@ -9,6 +9,7 @@ from oneof.storage.did_you_mean import did_you_mean
 from oneof.storage.printable import shortened
 from oneof.votes.guess import WideColumns, annotator_columns, are_counts, label_columns
 from oneof.votes.records import ANNOTATOR_NAMES, ITEM_NAMES, LABEL_NAMES, RANKING_NAMES, TEXT_NAMES, first_name
+from oneof.votes.tables import without_decimals
 
 Form = Literal["long", "wide", "label-studio"]
 Cells = Mapping[str, Sequence[Any]]  # by column
@@ -250,7 +251,7 @@ def distinct_labels(cells: Sequence[Any]) -> set[str]:
     """Return what may be labels in cells: values, the elements of lists, and the keys of objects of numbers."""
     labels: set[str] = set()
     for cell in cells:
-        if cell is None or cell == "":
+        if cell is None or cell == "" or cell != cell:
             continue
         if isinstance(cell, Mapping):
             if all(isinstance(score, (int, float)) or score is None for score in cell.values()):
@@ -258,7 +259,7 @@ def distinct_labels(cells: Sequence[Any]) -> set[str]:
         elif isinstance(cell, (list, tuple)):
             for element in cell:
                 if not isinstance(element, (dict, list)):
-                    labels.add(str(element))
+                    labels.add(without_decimals(str(element)))
         else:
-            labels.add(str(cell))
+            labels.add(without_decimals(str(cell)))
     return labels

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +12,18 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from oneof.data.files.columns import open_table
-from oneof.data.files.source import TableSource, translate_arrow_errors
+from oneof.data.files.source import TableSource, is_number, translate_arrow_errors
+from oneof.data.roles import check_column
+from oneof.storage.did_you_mean import did_you_mean
 from oneof.storage.printable import shortened
 from oneof.votes.ballots import Answers, Votes, collect
 from oneof.votes.final_answer import parse_json
 from oneof.votes.label_studio import is_label_studio, read_label_studio
 from oneof.votes.layout import Cells, Form, Layout, Request, find_layout, number_or_none
 from oneof.votes.records import (
+    ANNOTATOR_NAMES,
     ITEM_NAMES,
+    MODEL_NAMES,
     TEXT_NAMES,
     Answer,
     Flattened,
@@ -42,7 +46,7 @@ from oneof.votes.records import (
     votes_key,
 )
 from oneof.votes.spelling import AS_WRITTEN, Spelling, read_map, read_taxonomy
-from oneof.votes.tables import VoteTable, load, place_of_record, read_records
+from oneof.votes.tables import VoteTable, check_ending, load, place_of_record, read_records
 
 ITEM = "item"
 ANNOTATOR = "annotator"
@@ -93,7 +97,7 @@ def read_long(
     table = load(source, required, optional)
     row, text = table.texts(label)
     items = table.keys(item).take(row)
-    annotators = table.strings(annotator).dictionary_encode().take(row)
+    annotators = pc.utf8_trim_whitespace(table.strings(annotator)).dictionary_encode().take(row)
     weights = None
     if confidence is not None:
         weights = table.confidences(confidence)[row]
@@ -241,8 +245,9 @@ def read_votes(source: Any, *, form: Form | None = None, report_unused: bool = T
     Parameters
     ----------
     source
-        A path to a file (CSV, TSV, Parquet, JSON Lines or JSON), an Arrow table, a data frame, or a `VotesFile`, which holds
-        the settings too.
+        A path to a file (CSV, TSV, Parquet, JSON Lines or JSON), an Arrow table, a data frame, a list of objects, an object of
+        lists, an array with a column per annotator, or a `VotesFile`, which holds the settings too. The index of a pandas frame
+        has the items' ids if no column does.
     form
         "long", "wide" or "label-studio". None: recognised by the names of the columns and their values.
     report_unused
@@ -260,6 +265,9 @@ def read_votes(source: Any, *, form: Form | None = None, report_unused: bool = T
     file = _with_settings(source, settings)
     if isinstance(source, (VotesFile, str, Path)):
         source = Path(file.path)
+        check_ending(source)
+    else:
+        source = _as_table(source, file.item)
     form = form or file.form
     spelling = file.spelling
     if isinstance(source, Path) and (form == "label-studio" or (form is None and is_label_studio(source))):
@@ -272,6 +280,7 @@ def read_votes(source: Any, *, form: Form | None = None, report_unused: bool = T
             votes = collect_answers(file.name, export.answers, spelling)
             return _with_remarks(votes, export.remarks, names, export.used, report_unused)
     layout = _layout_of(source, file, form, names, records)
+    _check_columns(file, layout, names)
     if records is None:
         records = _rows_with_rich_cells(source, layout, file)
     answers = None
@@ -296,6 +305,36 @@ def read_votes(source: Any, *, form: Form | None = None, report_unused: bool = T
     return _with_remarks(votes, list(layout.remarks), names, used, report_unused)
 
 
+def _as_table(source: Any, item: str) -> Any:
+    """Return a list of objects, an object of lists or an array [items, annotators] as a table; a frame's index as the ids if no column has them."""
+    if isinstance(source, list) and source and all(isinstance(record, dict) for record in source):
+        return pa.Table.from_pylist(source)
+    if isinstance(source, dict):
+        return pa.table(source)
+    if isinstance(source, np.ndarray) and source.ndim == 2:
+        columns = {f"annotator {j + 1}": source[:, j].tolist() for j in range(source.shape[1])}
+        return pa.table(columns)
+    if hasattr(source, "iloc") and hasattr(source, "rename_axis"):
+        index = source.index
+        names = [str(name) for name in source.columns]
+        has_ids = first_name(item, (*ITEM_NAMES, *TEXT_NAMES), names) is not None
+        is_default = index.name is None and list(index) == list(range(len(index)))
+        is_long = first_name(ANNOTATOR_NAMES[0], ANNOTATOR_NAMES, names) is not None and index.name is None
+        if not has_ids and not is_default and not is_long and index.nlevels == 1:
+            return source.rename_axis(item).reset_index()
+    return source
+
+
+def _check_columns(file: VotesFile, layout: Layout, names: list[str]) -> None:
+    """Raise ValueError if a column or key of the items, the annotators or the labels is missing."""
+    remedy = "Name the columns with --item, --annotator and --label, or with --columns if each annotator has one."
+    if any(is_number(name) for name in names):
+        remedy = "The first row must hold the names of the columns. Add it."
+    for name in (layout.item, layout.annotator, layout.label):
+        if name is not None and names:
+            check_column(name, names, file.name, remedy)
+
+
 def _with_settings(source: Any, settings: dict[str, Any]) -> VotesFile:
     """Return the description of a source of votes, whose path is "" if it is a table in memory."""
     if isinstance(source, VotesFile):
@@ -307,6 +346,10 @@ def _with_settings(source: Any, settings: dict[str, Any]) -> VotesFile:
     path = ""
     if isinstance(source, (str, Path)):
         path = str(source)
+    known = [field.name for field in fields(VotesFile)]
+    for name in settings:
+        if name not in known:
+            raise TypeError(f"settings must be among {', '.join(known[1:])}; got {name!r}.{did_you_mean(name, known)}")
     return VotesFile(path, **settings)
 
 
@@ -346,6 +389,8 @@ def _records_of(source: Any) -> Placed | None:
     if isinstance(source, Path) and _is_json(source):
         records, lines = read_records(source)
         return [(place_of_record(source, lines, i), record) for i, record in enumerate(records)]
+    if isinstance(source, Path) and source.name.lower().removesuffix(".gz").endswith((".csv", ".tsv")):
+        return _records_in_cells(source)
     if isinstance(source, Path):
         table = _nested_parquet(source)
         name = str(source)
@@ -355,6 +400,23 @@ def _records_of(source: Any) -> Placed | None:
     if table is None:
         return None
     return [(f"{name}, row {i}", _without_nulls(record)) for i, record in enumerate(table.to_pylist())]
+
+
+def _records_in_cells(path: Path) -> Placed | None:
+    """Return the records of Argilla that pandas wrote to a CSV, with lists and objects as text; None for other files."""
+    names = open_table(path).names
+    if not is_flat_argilla(names) and not {"fields", "responses"} <= set(names):
+        return None
+    cells = _table_cells(path, list(names))
+    records = []
+    for i, row in enumerate(zip(*cells.values(), strict=True)):
+        record = {}
+        for name, cell in zip(cells, row, strict=True):
+            if cell != "" and cell is not None:
+                parsed = parse_json(cell) if isinstance(cell, str) else None
+                record[name] = cell if parsed is None else parsed
+        records.append((f"{path}, row {i}", record))
+    return records
 
 
 def _nested_parquet(path: Path) -> pa.Table | None:
@@ -376,8 +438,13 @@ def _nested_table(source: Any) -> pa.Table | None:
 
 
 def _is_nested(schema: pa.Schema) -> bool:
-    """Return whether rows must be read as objects: a column holds structs, or the table is Argilla's."""
-    return _has_objects(schema) or is_flat_argilla(schema.names)
+    """Return whether rows must be read as objects: a column holds structs, or lists of models, or the table is Argilla's."""
+    has_lists_of_models = any(column.name in MODEL_NAMES and _is_list(column.type) for column in schema)
+    return has_lists_of_models or _has_objects(schema) or is_flat_argilla(schema.names)
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
 
 
 def _has_object_cells(frame: Any) -> bool:
@@ -389,7 +456,7 @@ def _has_objects(schema: pa.Schema) -> bool:
     """Return whether a column holds structs or maps, alone or in lists."""
     for column in schema:
         kind = column.type
-        while pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        while _is_list(kind):
             kind = kind.value_type
         if pa.types.is_struct(kind) or pa.types.is_map(kind):
             return True

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from oneof.data.files.source import is_number
 from oneof.storage.printable import shortened
 from oneof.votes.ballots import Answers, Votes, collect
 from oneof.votes.final_answer import parse_json
@@ -94,7 +95,7 @@ def collect_answers(source: str, answers: Sequence[Answer], spelling: Spelling) 
     for answer in answers:
         for text, weight in answer.labels:
             items.append(answer.item)
-            annotators.append(answer.annotator)
+            annotators.append(answer.annotator.strip())
             texts.append(text)
             weights.append(weight)
             places.append(answer.place)
@@ -175,7 +176,7 @@ def parsed_text(text: str, separator: str | None) -> Any:
 
 def _is_missing(value: Any) -> bool:
     is_nan = isinstance(value, float) and math.isnan(value)
-    return value is None or is_nan or (isinstance(value, str) and not value)
+    return value is None or is_nan or (isinstance(value, str) and not value.strip())
 
 
 def _bad_answer(key: str, value: Any, where: str) -> str:
@@ -193,6 +194,8 @@ def _parse_object(value: Mapping[str, Any], keys: Keys, where: str) -> list[tupl
     for label, score in value.items():
         if score is not None:
             scores[label] = score
+    if scores and all(isinstance(score, str) and is_number(score) for score in scores.values()):
+        scores = {label: float(score) for label, score in scores.items()}
     are_numbers = all(isinstance(score, (int, float)) and not isinstance(score, bool) for score in scores.values())
     if scores and are_numbers:
         return _parse_distribution(scores, keys, value, where)
@@ -236,7 +239,9 @@ def _parse_distribution(scores: Mapping[str, float], keys: Keys, value: Any, whe
     if highest <= 0 and lowest < 0:
         weights = {label: math.exp(score - highest) for label, score in scores.items()}
     elif lowest < 0:
-        raise ValueError(_bad_answer(keys.label, value, where))
+        preview = shortened(json.dumps(value, ensure_ascii=False, default=str))
+        rule = f"{keys.label!r} must hold probabilities of 0 or more, or log-probabilities of 0 or less"
+        raise ValueError(f"{rule}; {where} has both: {preview}. Correct it, or leave it out.")
     elif highest == 0:
         return []
     else:
@@ -320,12 +325,21 @@ def flatten_wide(records: Placed, keys: Keys, columns: Sequence[str]) -> Flatten
 
 
 def votes_key(records: Placed) -> str | None:
-    """Return the key of nested votes: the first of `VOTES_NAMES` that holds objects or lists in every record that has it."""
+    """Return the key of nested votes: the first of `VOTES_NAMES` that holds objects or lists in every record that has it.
+
+    Raise ValueError if some records have votes of that form under the key and others a text.
+    """
     for name in VOTES_NAMES:
-        cells = [record.get(name) for _, record in records]
-        present = [votes for votes in cells if votes is not None]
-        if present and all(isinstance(votes, (dict, list)) for votes in present):
+        present = [(where, record[name]) for where, record in records if record.get(name) is not None]
+        others = [(where, votes) for where, votes in present if not isinstance(votes, (dict, list))]
+        if present and not others:
             return name
+        if others and any(isinstance(votes, dict) for _, votes in present):
+            where, votes = others[0]
+            got = f"{where} has {shortened(json.dumps(votes, ensure_ascii=False, default=str))}"
+            raise ValueError(
+                f"{name!r} must hold the votes of every record as an object or a list; {got}. Correct or drop it."
+            )
     return None
 
 
@@ -579,11 +593,20 @@ def _is_submitted(status: Any) -> bool:
 
 
 def is_distilabel(records: Placed) -> bool:
-    """Return whether records are rows of a distilabel pipeline."""
+    """Return whether records are rows of a distilabel pipeline: with its metadata, or with lists of models and of their answers."""
     for _, record in records:
-        if "distilabel_metadata" not in record or not any(name in record for name in MODEL_NAMES):
+        models = [record[name] for name in MODEL_NAMES if name in record]
+        if not models:
+            return False
+        if "distilabel_metadata" not in record and not _has_list_of_answers(record, models[0]):
             return False
     return True
+
+
+def _has_list_of_answers(record: Mapping[str, Any], models: Any) -> bool:
+    """Return whether models are a list, and so is the answer of each."""
+    answers = [record[name] for name in GENERATION_NAMES if name in record]
+    return isinstance(models, list) and any(isinstance(texts, list) and len(texts) == len(models) for texts in answers)
 
 
 def flatten_distilabel(records: Placed, keys: Keys, source: str) -> Flattened:

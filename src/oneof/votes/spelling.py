@@ -21,16 +21,27 @@ from numpy.typing import NDArray
 
 from oneof.candidates.read import show
 from oneof.data.files.columns import open_table
+from oneof.data.files.source import is_number
 from oneof.storage.did_you_mean import did_you_mean
 from oneof.storage.files import atomic_write
 from oneof.storage.printable import shortened
 from oneof.votes.final_answer import is_sentence
-from oneof.votes.free_text import MAX_UNMATCHED, MIN_ANSWERS, Meaning, find_classes, is_variant, meaning_of
-from oneof.votes.tables import load, load_json
+from oneof.votes.free_text import (
+    MAX_UNMATCHED,
+    MIN_ANSWERS,
+    MIN_VAGUE_SHARE,
+    Meaning,
+    class_of_number,
+    find_classes,
+    fold,
+    is_no_vote,
+    is_variant,
+    meaning_of,
+    numbered_classes,
+)
+from oneof.votes.tables import load, load_json, without_decimals
 
 Integers = NDArray[np.intp]
-UNSURE = {"unsure", "not sure", "i'm not sure", "don't know", "i don't know", "can't tell", "cannot tell", "?"}
-"""Answers, in lower case, that name no label."""
 
 
 class Taxonomy:
@@ -168,14 +179,14 @@ def expand_labels(
     """
     known = set(classes or ())
     tree = taxonomy or Taxonomy(())
-    unsure_names = UNSURE - known
-    n_unsure = 0
+    total = sum(counts)
+    unsure: Counter[str] = Counter()
     label_counts: Counter[str] = Counter()
     leaves_of_answers: list[list[str]] = []
     for names, count in zip(answers, counts, strict=True):
         leaves: list[str] = []
-        if len(names) == 1 and names[0].casefold() in unsure_names:
-            n_unsure += count
+        if len(names) == 1 and names[0] not in known and is_no_vote(names[0], count, total):
+            unsure[names[0]] += count
         else:
             for name in names:
                 leaves.extend(tree.leaves(name))
@@ -183,14 +194,17 @@ def expand_labels(
         leaves_of_answers.append(leaves)
         label_counts.update(dict.fromkeys(leaves, count))
 
-    negations = _expand_negations(known | label_counts.keys(), known, tree)
+    frequent = set()
+    if total >= MIN_ANSWERS:
+        frequent = {name for name, count in label_counts.items() if count >= MIN_VAGUE_SHARE * total}
+    negations = _expand_negations(known | label_counts.keys(), known | frequent, tree)
     expanded = []
     for leaves in leaves_of_answers:
         labels: list[str] = []
         for name in leaves:
             labels.extend(negations.get(name, [name]))
         expanded.append(_distinct(labels))
-    return expanded, list(_remarks(n_unsure, negations, label_counts, known))
+    return expanded, list(_remarks(unsure, negations, label_counts, known))
 
 
 def _distinct(names: Iterable[str]) -> list[str]:
@@ -219,11 +233,12 @@ def _expand_negations(vocabulary: Iterable[str], known: set[str], tree: Taxonomy
 
 
 def _remarks(
-    n_unsure: int, negations: Mapping[str, list[str]], label_counts: Mapping[str, int], known: set[str]
+    unsure: Counter[str], negations: Mapping[str, list[str]], label_counts: Mapping[str, int], known: set[str]
 ) -> Iterator[str]:
     """Yield notes for the user on how answers were interpreted."""
-    if n_unsure:
-        yield f"{n_unsure:,} answers such as 'unsure' are not counted as votes."
+    if unsure:
+        example = shortened(unsure.most_common(1)[0][0], 40)
+        yield f"{unsure.total():,} answers such as {example!r} are not counted as votes."
     for name in list(negations)[:3]:
         answers = f"{label_counts[name]:,} answers {name!r}"
         yield f"{answers} are votes for every other label. If it is a label itself, list all labels as classes."
@@ -272,9 +287,10 @@ def parse_labels(
     code = encoded.indices.to_numpy().astype(np.intp)  # [r]
     read = spelling.reader()
     names_of_texts = [list(read(text)) for text in encoded.dictionary.to_pylist()]
+    _drop_decimals(names_of_texts, spelling.classes or ())
     counts = np.bincount(code, minlength=len(names_of_texts)).tolist()
-    meanings = _map_free_text(encoded.dictionary.to_pylist(), names_of_texts, counts, spelling)
-    labels_of_texts, remarks = expand_labels(names_of_texts, counts, spelling.classes, spelling.taxonomy)
+    meanings, classes = _map_free_text(encoded.dictionary.to_pylist(), names_of_texts, counts, spelling)
+    labels_of_texts, remarks = expand_labels(names_of_texts, counts, spelling.classes or classes, spelling.taxonomy)
     if spelling.classes is None:
         on_minus_one = _interpret_minus_one(labels_of_texts)
         if on_minus_one:
@@ -289,19 +305,48 @@ def parse_labels(
         labels = list(spelling.classes)
         _check_classes(labels)
     label_index = {name: j for j, name in enumerate(labels)}
-    indices_of_texts = []
-    for text_index, names in enumerate(labels_of_texts):
-        for name in names:
-            if name not in label_index:
-                first_row = int((code == text_index).argmax())
-                advice = f"{did_you_mean(name, labels)} Map it, or add it to the classes."
-                got = f"got {name!r} in {place(first_row)}"
-                raise ValueError(f"labels must be among the classes {show(labels)}; {got}.{advice}")
-        indices_of_texts.append([label_index[name] for name in names])
+    _check_known(labels_of_texts, counts, labels, lambda text_index: place(int((code == text_index).argmax())))
+    indices_of_texts = [[label_index[name] for name in names] for names in labels_of_texts]
     indices = pa.array(indices_of_texts, pa.list_(pa.int64())).take(code)
     row = pc.list_parent_indices(indices).to_numpy()
     label = pc.list_flatten(indices).to_numpy()
     return labels, row, label, remarks, meanings
+
+
+def _check_known(
+    labels_of_texts: list[list[str]], counts: list[int], labels: list[str], place: Callable[[int], str]
+) -> None:
+    """Raise ValueError for labels that are no classes, with the most frequent of them; `place` describes where a text is first."""
+    known = set(labels)
+    unknown: Counter[str] = Counter()
+    first: tuple[str, int] | None = None
+    for text_index, names in enumerate(labels_of_texts):
+        for name in names:
+            if name not in known:
+                unknown[name] += counts[text_index]
+                first = first or (name, text_index)
+    if first is None:
+        return
+    name, text_index = first
+    others = ""
+    if len(unknown) > 1:
+        most = ", ".join(f"{shortened(other, 40)!r} ({count:,})" for other, count in unknown.most_common(4))
+        others = f"; {unknown.total():,} answers name none of them, most often {most}"
+    got = f"got {shortened(name)!r} in {place(text_index)}{others}"
+    advice = f"{did_you_mean(name, labels)} Map it, or add it to the classes."
+    if others:
+        advice = " Map them with --map, or add them to the classes."
+    raise ValueError(f"labels must be among the classes {show(labels)}; {got}.{advice}")
+
+
+def _drop_decimals(names_of_texts: list[list[str]], classes: Sequence[str]) -> None:
+    """Write whole numbers without decimals in place, where all labels are numbers: "1.0" is the label "1"."""
+    for names in names_of_texts:
+        if not all(is_number(name) for name in names):
+            return
+    for index, names in enumerate(names_of_texts):
+        plain = [name if name in classes else without_decimals(name) for name in names]
+        names_of_texts[index] = _distinct(plain)
 
 
 def _interpret_minus_one(labels_of_texts: list[list[str]]) -> list[str]:
@@ -322,14 +367,14 @@ def _interpret_minus_one(labels_of_texts: list[list[str]]) -> list[str]:
 
 def _map_free_text(
     texts: list[str], names_of_texts: list[list[str]], counts: list[int], spelling: Spelling
-) -> list[Meaning]:
-    """Replace the names of answers in free text by the classes that they stand for, in place; return what was replaced.
+) -> tuple[list[Meaning], list[str]]:
+    """Replace the names of answers in free text by the classes that they stand for, in place; return what was replaced, and the classes.
 
     Classes are those that were given, or the frequent answers if others are variants of them. An answer in which no class is
     recognised stays as it is, unless it is a sentence among found classes, or one of few beside given ones: then it is no vote.
     """
     if spelling.taxonomy is not None:
-        return []
+        return [], []
     are_given = spelling.classes is not None
     single_counts: dict[str, int] = {}
     for text, names, count in zip(texts, names_of_texts, counts, strict=True):
@@ -338,17 +383,24 @@ def _map_free_text(
             single_counts[name] = single_counts.get(name, 0) + count
     classes = list(spelling.classes or find_classes(single_counts))
     if not classes:
-        return []
+        return [], []
     meanings = []
     unmatched = []
+    numbered = numbered_classes(single_counts, classes)
     total = sum(counts)
     for index, text in enumerate(texts):
         names = names_of_texts[index]
         if not names or all(name in classes for name in names) or text in spelling.synonyms:
             continue
-        if names[0].casefold() in UNSURE or names[0][:4].casefold() == "not ":
-            continue
+        if _is_plain_negation(names[0], classes):
+            continue  # left to `expand_labels`
         labels = meaning_of(text, classes) if len(names) == 1 else _meaning_of_parts(names, classes)
+        if labels is None:
+            numbered_class = class_of_number(text, numbered)
+            if numbered_class is not None:
+                names_of_texts[index] = [numbered_class]
+                meanings.append(Meaning(text, (numbered_class,), counts[index]))
+                continue
         is_part_of_label = labels is not None and len(labels) == 1 and not are_given and not is_variant(text, labels[0])
         if is_part_of_label and not is_sentence(text):
             continue  # "hot dog" is no "dog"
@@ -364,7 +416,14 @@ def _map_free_text(
         for index in unmatched:
             names_of_texts[index] = []
             meanings.append(Meaning(texts[index], (), counts[index]))
-    return sorted(meanings, key=lambda meaning: -meaning.n_answers)
+    return sorted(meanings, key=lambda meaning: -meaning.n_answers), classes
+
+
+def _is_plain_negation(name: str, classes: Sequence[str]) -> bool:
+    """Return whether a name is "not " and a class, and no class itself."""
+    if name[:4].casefold() != "not " or name[4:].strip() not in classes:
+        return False
+    return fold(name) not in {fold(known) for known in classes}
 
 
 def _meaning_of_parts(names: Sequence[str], classes: Sequence[str]) -> list[str] | None:

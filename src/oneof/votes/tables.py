@@ -21,6 +21,7 @@ from oneof.storage.printable import shortened
 from oneof.storage.regular import check_regular
 
 EXAMPLE = '{"item": 1, "annotator": "ann", "label": "cat"}'
+_WHOLE_NUMBER = re.compile(r"(-?\d+)\.0+")
 ENDINGS = ("csv", "tsv", "parquet", "jsonl", "ndjson", "json")
 
 
@@ -90,6 +91,12 @@ class VoteTable(NamedTuple):
         return values
 
 
+def without_decimals(text: str) -> str:
+    """Return a whole number without the decimals that programs write where other cells are empty: "1.0" becomes "1"."""
+    number = _WHOLE_NUMBER.fullmatch(text)
+    return number[1] if number else text
+
+
 def _whole_numbers(ids: Any) -> Any:
     """Return ids as integers if that loses nothing (007 would become 7), else as they are."""
     try:
@@ -123,7 +130,7 @@ def load(source: Any, required: Sequence[str], optional: Sequence[str] = ()) -> 
     wanted = list(dict.fromkeys([*required, *optional]))
     ending = ""
     if isinstance(source, (str, Path)):
-        ending = _check_ending(source)
+        ending = check_ending(source)
         check_unpacked(Path(source), remedy=UNPACK_FIRST)
     lines: Sequence[int] | None = None
     if "json" in ending:
@@ -139,14 +146,14 @@ def load(source: Any, required: Sequence[str], optional: Sequence[str] = ()) -> 
     if not typed:
         # Cells of a text file stay text, since guessed types would make 007 a 7 and the label NA a null.
         for name, cells in columns.items():
-            columns[name] = pc.if_else(pc.equal(cells, ""), None, cells)
+            columns[name] = pc.if_else(pc.equal(pc.utf8_trim_whitespace(cells), ""), None, cells)
     table = VoteTable(opened.name, columns, typed, lines)
     for name in required:
         _check_no_nulls(table, name)
     return table
 
 
-def _check_ending(source: str | Path) -> str:
+def check_ending(source: str | Path) -> str:
     """Return the ending of a file without .gz; raise ValueError if it is not supported."""
     ending = Path(source).name.lower().removesuffix(".gz").rpartition(".")[2]
     if ending not in ENDINGS:
@@ -296,7 +303,7 @@ def _to_text(value: Any) -> Any:
         return [_to_text(element) for element in value]
     if value is None or isinstance(value, str):
         return value
-    return json.dumps(value)
+    return without_decimals(json.dumps(value))
 
 
 def _preview(value: Any) -> str:

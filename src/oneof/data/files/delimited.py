@@ -128,11 +128,14 @@ def block_size(path: Path) -> int:
 
 
 def check_encoding(path: Path) -> None:
-    """Refuse UTF-16, which Arrow would take for broken cells."""
+    """Refuse UTF-16, and gzip under another name, which Arrow would take for broken cells."""
     check_regular(path)
     with translate_arrow_errors(str(path)), path.open("rb") as file:
-        if file.read(2) in (b"\xff\xfe", b"\xfe\xff"):
-            raise ValueError(f"{path} must be UTF-8; it is UTF-16. Save it as UTF-8.")
+        start = file.read(2)
+    if start in (b"\xff\xfe", b"\xfe\xff"):
+        raise ValueError(f"{path} must be UTF-8; it is UTF-16. Save it as UTF-8.")
+    if start == b"\x1f\x8b" and path.suffix.lower() != ".gz":
+        raise ValueError(f"{path} must be text; it is compressed by gzip. Name it {path.name}.gz.")
 
 
 def _explain(path: Path, message: str, types: dict[str, pa.DataType]) -> str:

@@ -154,8 +154,12 @@
     const resolved = get(row, "label");
     const items = [];
     if (data.voted) {
-      const counts = `${votesFor(row, resolved)} of ${countVotes(totalVotes(row))} for `;
-      items.push(element("li", {}, counts, label(resolved)));
+      const total = totalVotes(row);
+      if (total === 0) {
+        items.push(element("li", {}, "nobody voted on it"));
+      } else {
+        items.push(element("li", {}, `${votesFor(row, resolved)} of ${countVotes(total)} for `, label(resolved)));
+      }
     }
     for (const [k, round, margin, networks] of get(row, "removed")) {
       items.push(element("li", {}, label(k), describeRemoval(row, round, margin, networks)));
