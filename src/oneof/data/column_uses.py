@@ -79,7 +79,11 @@ def _feature_use(
         use = "number"
         if name in resolved.dates:
             use = "date"
-        return ColumnUse(use, by_values or _KIND_REASONS[use])
+        reason = by_values or _KIND_REASONS[use]
+        placeholder = dict(resolved.placeholders).get(name)
+        if placeholder is not None:
+            reason += f"; {placeholder:g} is read as a gap"
+        return ColumnUse(use, reason)
     if name in resolved.categories:
         if by_values:
             return ColumnUse("category", by_values)
