@@ -170,7 +170,8 @@ def columns_of(table: Any, **roles: Any) -> Any:
         ("user_id", np.arange(40)[::-1] * 7, False),
         ("", np.arange(40), False),  # pandas' index
         ("when", np.arange(40) + 5, False),  # the number of the row, whatever its name
-        ("when", np.arange(40)[::-1], True),
+        ("when", np.arange(40)[::-1], False),
+        ("when", np.arange(40)[::-1] ** 2, True),
         ("item", np.arange(40) // 2, True),  # not different in every row
         ("item", np.arange(40) + 0.5, True),
         ("stamp_id", np.arange(40) * 3 + 2**30, False),  # float32 cannot tell these apart

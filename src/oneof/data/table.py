@@ -18,7 +18,7 @@ from oneof.data.embed import MODELS, text_embedder_here
 from oneof.data.files.arrays import array_suffixes, read_arrays
 from oneof.data.files.columns import Cells, open_table, read_numbers, subtract_origins
 from oneof.data.files.embeddings import SUFFIXES as EMBEDDINGS
-from oneof.data.files.source import TableSource, days, wrong_cell
+from oneof.data.files.source import TableSource, days, is_gap, wrong_cell
 from oneof.data.files.unpacked import check_unpacked
 from oneof.data.files.vectors import expand_lists, list_columns
 from oneof.data.not_features import category_exclusion_reason, left_out_lines, number_exclusion_reason
@@ -73,6 +73,12 @@ class Table:
         if self.gold is not None:
             lines += unknown_gold(self.candidates, self.gold)
         used_labels = self.candidates.classes[self.candidates.mask.any(0)].tolist()
+        gap_labels = [label for label in used_labels if is_gap(str(label))]
+        if gap_labels:
+            listed = ", ".join(map(repr, gap_labels))
+            lines.append(
+                f"labels may mean that nothing is known: {listed}. If so, leave such cells empty (--empty unlabelled)."
+            )
         duplicates = near_duplicate_labels(used_labels)
         if duplicates:
             examples = []

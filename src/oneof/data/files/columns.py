@@ -180,6 +180,8 @@ def _as_arrow(column: Any) -> pa.Array:
         values = pa.array(column, from_pandas=True)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         cells = column[~column.isna()]
+        if all(isinstance(cell, (list, tuple, set, frozenset)) for cell in cells):
+            return pa.array(cells.map(list).reindex(column.index), from_pandas=True)
         if not all(isinstance(cell, (str, numbers.Number)) for cell in cells):
             raise
         values = pa.array(cells.map(str).reindex(column.index), pa.string(), from_pandas=True)
