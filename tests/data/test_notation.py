@@ -299,3 +299,11 @@ def test_a_cell_that_is_no_number_is_named_beside_columns_of_truths(tmp_path: Pa
     (tmp_path / "t.csv").write_text("\n".join(lines), encoding="utf-8")
     with pytest.raises(ValueError, match=r"'code', row 0 is '0x1f'"):
         read_table(tmp_path / "t.csv")
+
+
+def test_separators_at_the_end_of_every_line_make_no_column(tmp_path: Path) -> None:
+    lines = ["x,candidates,,,", *(f"{value},a|b,,," for value in VALUES)]
+    (tmp_path / "t.csv").write_text("\n".join(lines), encoding="utf-8")
+    table = read_table(tmp_path / "t.csv")
+    assert table.columns.names == ["x"]
+    assert table.left_out == {"": "blank"}

@@ -84,3 +84,9 @@ def test_time_stamps_keep_double_precision():
 
 def test_a_count_is_a_whole_number_or_the_default():
     assert (check_positive_int(None, "epochs"), check_positive_int(5, "epochs")) == (None, 5)
+
+
+def test_sets_that_exclude_nothing_are_named(caplog: pytest.LogCaptureFixture, small_forests: None) -> None:
+    X = np.random.default_rng(0).normal(size=(30, 2))
+    PartialLabelClassifier(quick=True, random_state=0).fit(X, np.ones((30, 3), dtype=bool))
+    assert "every set is full" in caplog.text

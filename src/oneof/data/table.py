@@ -193,8 +193,10 @@ def read_columns(source: Any, roles: ColumnRoles) -> Columns:
     opened = open_table(source)
     if list_columns(opened, roles.features)[1]:
         opened = expand_lists(opened, roles.non_numeric)
+    present = set(opened.names)
     for name in (*roles.features, *roles.non_numeric):
-        check_column(name, opened.names, opened.name)
+        if name not in present:
+            check_column(name, opened.names, opened.name)
     opened.check_distinct([*roles.features, *roles.non_numeric])
     opened = apply_notations(opened, roles.notations)
     for name in roles.read_as_numbers:
@@ -385,8 +387,9 @@ def _read_cells(source: TableSource, roles: ColumnRoles, other_columns: list[str
         non_numeric[name] = [_text_value(cell) for cell in cells[name]]
     for name in roles.image:
         non_numeric[name] = [picture_cell(cell) for cell in cells[name]]
+    position = {name: j for j, name in enumerate(roles.features)}
     for name, number in roles.placeholders:
-        values = numbers[:, roles.features.index(name)]
+        values = numbers[:, position[name]]
         values[values == np.float32(number)] = np.nan
     return Columns(source.name, numbers, list(roles.features), non_numeric), cells
 

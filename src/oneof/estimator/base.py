@@ -1,5 +1,6 @@
 """Fit a classifier to candidate sets, and resolve the label of every training row: the base of both estimators."""
 
+import logging
 import shutil
 import time
 from abc import ABCMeta, abstractmethod
@@ -45,6 +46,7 @@ from oneof.storage.files import atomic_folder
 from oneof.storage.regular import check_plain_tree
 from oneof.version import __version__
 
+_log = logging.getLogger(__name__)
 ESTIMATOR = "estimator"  # in run.json: parameters, and labels with their type
 _TINY = 1e-300  # a probability of 0 has no logarithm
 
@@ -140,6 +142,8 @@ class BasePartialLabelClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMe
             y, counts = counts_to_candidates(y)
             candidates = read_y(y, self.classes, n, type(self).__name__)
         self.classes_ = candidates.classes
+        if counts is None and prior is None and votes is None and candidates.mask.all():
+            _log.warning("every set is full: y excludes no label, so nothing can be learned from it.", stacklevel=2)
         if groups is not None:
             check_length(groups, n, "groups")
             groups = [str(group) for group in groups]

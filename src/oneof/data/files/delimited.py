@@ -59,7 +59,20 @@ def open_delimited(path: Path) -> TableSource:
                     values = as_written(values)
                 yield name, row, values
 
-    return TableSource(str(path), schema.names, kinds, 0, chunks)
+    return TableSource(str(path), _names(schema), kinds, 0, chunks)
+
+
+def _names(schema: pa.Schema) -> list[str]:
+    """Return the names of the columns, with at most one of those that separators at the end of every line make."""
+    names: list[str] = []
+    has_unnamed = False
+    for field in schema:
+        if field.name == "" and pa.types.is_null(field.type):
+            if has_unnamed:
+                continue
+            has_unnamed = True
+        names.append(field.name)
+    return names
 
 
 def _read_schema(path: Path) -> pa.Schema:
