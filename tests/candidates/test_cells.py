@@ -83,3 +83,32 @@ def test_gold_numbers_with_gaps_are_the_labels_of_the_sets(tmp_path: Path) -> No
 def test_a_label_that_may_mean_a_gap_is_named() -> None:
     frame = pd.DataFrame({"x": range(1, 9), "candidates": ["cat|dog", "?", "cat", "dog"] * 2})
     assert any("'?'" in line and "--empty unlabelled" in line for line in read_table(frame).remarks())
+
+
+@pytest.mark.parametrize("form", ["csv", "frame", "truths"])
+def test_sets_may_be_columns_of_0_and_1(form: str, tmp_path: Path) -> None:
+    frame = pd.DataFrame(
+        {"x": [1.5, 2.5, 7.5], "is_cat": [1, 0, 1], "is_dog": [1, 0, 0], "is_fox": [0, 1, 1], "not_fox": [1, 0, 0]}
+    )
+    table: Any = frame
+    if form == "truths":
+        table = frame.astype(dict.fromkeys(frame.columns[1:], bool))
+    if form == "csv":
+        frame.to_csv(tmp_path / "t.csv", index=False)
+        table = tmp_path / "t.csv"
+    read = read_table(table, ColumnRoles(candidates="is_*", ignore=("not_fox",)))
+    assert read.columns.names == ["x"]
+    assert read.uses["is_*"].use == "candidates"
+    assert read.candidates.classes.tolist() == ["cat", "dog", "fox"]
+    assert read.candidates.mask.tolist() == [[True, True, False], [False, False, True], [True, False, True]]
+    narrowed = read_table(table, ColumnRoles(candidates="is_*", exclude="not_*"))
+    assert narrowed.candidates.mask.tolist() == [[True, True, False], [False, False, True], [True, False, True]]
+
+
+@pytest.mark.parametrize(
+    ("cell", "shown"), [(0.5, "'is_cat', row 1 is 0.5"), (None, "'is_cat', row 1 is nan"), ("b", "'is_cat'")]
+)
+def test_columns_of_labels_that_hold_something_else_are_refused(cell: Any, shown: str) -> None:
+    frame = pd.DataFrame({"x": [1.5, 2.5], "is_cat": [1, cell], "is_dog": [1, 0]})
+    with pytest.raises(ValueError, match=shown):
+        read_table(frame, ColumnRoles(candidates="is_*"))

@@ -34,7 +34,7 @@ class ColumnRoles:
     categories: tuple[str, ...] = ()  # further features, read as categories even if they hold numbers
     text: tuple[str, ...] = ()  # free text
     image: tuple[str, ...] = ()  # images: names of files, or bytes
-    candidates: str | None = "candidates"  # candidate sets
+    candidates: str | None = "candidates"  # candidate sets, or columns of 0 and 1, one for each label: "is_*"
     exclude: str | None = None  # labels that a row does not have
     gold: str | None = None  # true labels of some rows
     group: str | None = None  # rows of one group stay on one side of a split

@@ -18,6 +18,7 @@ from oneof.data.embed import MODELS, text_embedder_here
 from oneof.data.files.arrays import array_suffixes, read_arrays
 from oneof.data.files.columns import Cells, open_table, read_numbers, subtract_origins
 from oneof.data.files.embeddings import SUFFIXES as EMBEDDINGS
+from oneof.data.files.label_columns import combine_label_columns
 from oneof.data.files.source import TableSource, days, is_gap, wrong_cell
 from oneof.data.files.unpacked import check_unpacked
 from oneof.data.files.vectors import expand_lists, list_columns
@@ -141,6 +142,8 @@ def read_table(source: Any, roles: ColumnRoles = ColumnRoles(), *, bare: bool = 
         return _read_array_file(Path(source), roles)
     opened = open_table(source)
     opened.check_distinct(opened.names)
+    opened = combine_label_columns(opened, roles.candidates)
+    opened = combine_label_columns(opened, roles.exclude)
     opened = expand_lists(
         opened, (roles.candidates, roles.exclude, roles.gold, roles.group, *roles.non_numeric, *roles.ignore)
     )
