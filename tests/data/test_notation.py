@@ -54,6 +54,8 @@ NUMBERS = {
     "approximately": (texts("~{:.2f}".format), VALUES),
     "two units": ([f"{v:.2f} kg" if i % 3 else f"{1000 * v:.0f} g" for i, v in enumerate(VALUES)], VALUES),
     "multipliers": ([f"${v:.2f}M" if i % 3 else f"${1000 * v:.0f}K" for i, v in enumerate(VALUES)], 1e6 * VALUES),
+    "ordinals": ([f"{i * i + 1}{'st' if i % 10 == 0 else 'th'}" for i in range(ROWS)], np.arange(ROWS) ** 2 + 1),
+    "at least": ([f"{i % 60 + 1}+" for i in range(ROWS)], np.arange(ROWS) % 60 + 1),
     "padded": (texts(" {:.2f} ".format), VALUES),
 }
 
@@ -144,6 +146,7 @@ OTHERS = {
     "addresses": [f"10.0.{row}.1" for row in range(ROWS)],
     "versions": [f"1.{row % 40}.{row // 40 + 10}" for row in range(ROWS)],
     "telephones": [f"+49 30 {row + 100_000}" for row in range(ROWS)],
+    "codes with a letter": [f"{4711 + row * row}X" for row in range(ROWS)],
     "coordinates": [f"{value}, {value}" for value in VALUES],
     "several units": [f"{value} {'kg' if row % 2 else 'apples'}" for row, value in enumerate(VALUES)],
 }

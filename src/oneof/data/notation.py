@@ -32,6 +32,7 @@ _QUANTITIES: tuple[Mapping[str, float], ...] = (
     {"B": 1.0, "kB": 1e3, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12},
     {"Hz": 1.0, "khz": 1e3, "mhz": 1e6, "ghz": 1e9},
     {"W": 1.0, "kW": 1e3, "MW": 1e6},
+    {"st": 1.0, "nd": 1.0, "rd": 1.0, "th": 1.0},
 )  # fmt: skip
 _MULTIPLIERS = {
     "": 1.0,
@@ -58,6 +59,8 @@ class NotationProfile:
     values: set[str] = field(default_factory=set)  # numbers, dates or times, the first few different ones
     strays: dict[str, int] = field(default_factory=dict)  # the first few other texts, with their cells
     has_slashes: bool = False
+    has_fractions: bool = False  # among the numbers
+    n_distinct: int = 0  # numbers, dates or times; those of several chunks are counted in each
 
     def add(self, text: str, count: int) -> None:
         """Count the cells that hold a text."""
@@ -75,6 +78,7 @@ class NotationProfile:
         if forms:
             if len(self.units) <= _MAX_UNITS or unit in self.units:
                 self.units[unit] += count
+            self.has_fractions |= "." in text or "," in text
         elif hours_of_time(text) is not None:
             forms = ["time"]
         else:
@@ -83,8 +87,10 @@ class NotationProfile:
             self.forms[form] += count
         if not forms and len(self.strays) <= _MAX_STRAYS:
             self.strays[text] = count
-        if forms and len(self.values) < _MIN_VALUES:
-            self.values.add(text)
+        if forms:
+            self.n_distinct += 1
+            if len(self.values) < _MIN_VALUES:
+                self.values.add(text)
         self.has_slashes |= "/" in text
 
     @property
@@ -97,7 +103,15 @@ class NotationProfile:
         n_numbers = max(self.forms["."], self.forms[","])
         if n_numbers < (1 - _MAX_STRAY_SHARE) * self.n_known or _choose_units(self.units) is not None:
             return []
-        return [unit for unit, _ in self.units.most_common(3)]
+        return [unit for unit, _ in self.units.most_common() if unit][:3]
+
+    def are_codes(self) -> bool:
+        """Return whether numbers with a letter or two are codes such as 4711X: whole, different in every cell, of no known unit."""
+        units = [unit for unit in self.units if unit]
+        if len(units) != 1 or len(units[0]) > 2 or not units[0].isalpha() or self.has_fractions:
+            return False
+        is_known = any(units[0] in quantity for quantity in _QUANTITIES)
+        return not is_known and self.n_distinct >= self.n_known
 
 
 class DecidedNotation(NamedTuple):
@@ -109,7 +123,7 @@ class DecidedNotation(NamedTuple):
 
 def decide_notation(column: str, profile: NotationProfile) -> DecidedNotation | None:
     """Decide how the numbers or dates of a column are written; None if it holds neither, or only a few different ones."""
-    if len(profile.values) < _MIN_VALUES or len(profile.strays) > _MAX_STRAYS:
+    if len(profile.values) < _MIN_VALUES or len(profile.strays) > _MAX_STRAYS or profile.are_codes():
         return None
     form = max(_FORMS, key=profile.forms.__getitem__)
     is_ambiguous = profile.forms["mdy"] == profile.forms["dmy"]

@@ -23,7 +23,7 @@ _NUMBER = re.compile(
     f"(?P<sign>{_SIGN})"
     f"(?P<before>{_CURRENCIES}|ca\\.?|[^\\w\\s.,;:/+\\-\u2212()'\"#]{{0,3}})\\s?"
     f"(?P<inner_sign>{_SIGN})"
-    "(?P<digits>[\\d.,]+(?:[eE][+-]?\\d+)?)\\s?"
+    "(?P<digits>[\\d.,]+(?:[eE][+-]?\\d+)?)\\+?\\s?"  # 65+ is 65
     "(?P<unit>[^\\d\\s.,;:/+\\-\u2212()'\"#][^\\d,;:()]*[23]?|)",
     re.ASCII,
 )
