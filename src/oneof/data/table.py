@@ -70,7 +70,9 @@ class Table:
         lines = left_out_lines(self.left_out)
         lines += _gap_lines(self.roles)
         if self.roles.dates:
-            lines.append(f"columns of dates are read as numbers of days: {', '.join(self.roles.dates)}.")
+            listed = ", ".join(self.roles.dates)
+            remedy = "If labels may depend on the hour, the weekday or the month, add a column of it."
+            lines.append(f"columns of dates are read as numbers of days: {listed}. {remedy}")
         if self.gold is not None:
             lines += unknown_gold(self.candidates, self.gold)
         used_labels = self.candidates.classes[self.candidates.mask.any(0)].tolist()
