@@ -16,6 +16,7 @@ _MIN_SEPARATOR_SHARE = 0.05  # of the texts must contain a character before it i
 _MAX_MASK_CELLS = 2**32  # rows times labels, a byte each
 _OTHER_SEPARATORS = (";", ",", "|", "/", "\n", " or ")  # that sets may be divided by
 _WEIGHTED = re.compile(r"(?s).*\S\s*[:=]\s*(?:0?\.\d+|[01](?:\.0*)?|\d+(?:\.\d+)?\s?%)")  # cat: 0.7
+_MAX_WEIGHTED = 200  # characters of a label that is searched for a probability
 _BRACKETS = {"[": "]", "(": ")", "{": "}"}
 _PRINTED_SET = re.compile(r"(?s)(?:frozenset|set)\((.*)\)")
 _NUMPY_SCALAR = re.compile(r"\bnp\.\w+\(([^()]*)\)")  # np.str_('cat')
@@ -183,7 +184,7 @@ def _check_no_weights(rows: list[list[Any]], name: str) -> None:
     labels: set[Any] = set()
     for row in rows:
         labels.update(row)
-    if not labels or not all(isinstance(label, str) and _WEIGHTED.fullmatch(label) for label in labels):
+    if not labels or not all(_has_weight(label) for label in labels):
         return
     names = {re.split(r"[:=]", label)[0].strip() for label in labels}
     if len(names) < len(labels):
@@ -191,6 +192,11 @@ def _check_no_weights(rows: list[list[Any]], name: str) -> None:
             f"labels must be without probabilities; {name} has {min(labels)!r}. Write the labels alone; in Python, y may be a frame "
             "with a column of probabilities for each label."
         )
+
+
+def _has_weight(label: Any) -> bool:
+    """Return whether a label ends with a probability, as cat:0.7 does; long ones are answers in words."""
+    return isinstance(label, str) and len(label) <= _MAX_WEIGHTED and _WEIGHTED.fullmatch(label) is not None
 
 
 def near_duplicate_labels(labels: Iterable[Any]) -> list[list[str]]:
