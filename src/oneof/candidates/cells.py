@@ -40,7 +40,7 @@ def parse_candidate_cells(cells: list[Any], separator: str, name: str) -> list[l
         examples = ", ".join(repr(label) for label in list(labels)[:3])
         raise ValueError(
             f"labels must be few enough for a table of rows by labels; {name} has {len(labels):,} different ones in "
-            f"{len(rows):,} rows: {examples}, ... Bring answers that mean the same to one form first."
+            f"{len(rows):,} rows: {examples}, ... Write answers that mean the same in one way first."
         )
     return rows
 
@@ -82,7 +82,9 @@ def _parse_text(cell: str, separator: str, name: str, row: int) -> list[Any]:
     if any(label.startswith('"') and not (label.endswith('"') and len(label) > 1) for label in labels):
         labels = _split_quoted(text, separator)
     if "" in labels:
-        raise ValueError(f"labels must not be empty; {name}, row {row} is {cell!r}, with nothing beside a separator.")
+        raise ValueError(
+            f"labels must not be empty; {name}, row {row} is {cell!r}, with nothing on one side of a separator."
+        )
     return labels
 
 
@@ -165,7 +167,7 @@ def _check_separator(cells: Iterable[Any], separator: str, name: str) -> None:
         recur = len(parts | whole) < len(distinct) or bool(parts & whole)
         if len(divided) >= _MIN_SEPARATOR_SHARE * len(texts) and recur:
             raise ValueError(
-                f"labels must be divided by {separator!r}; {name} has none, and {len(divided)} of {len(texts)} cells hold "
+                f"labels must be separated by {separator!r}; {name} has none, and {len(divided)} of {len(texts)} cells hold "
                 f"{other!r}, as {divided[0]!r} does. Give the separator {other!r}, or write such labels without it."
             )
 
@@ -175,7 +177,7 @@ def _check_printed_lists(texts: list[str], separator: str, name: str) -> None:
     for text in dict.fromkeys(texts):
         if _parse_printed_list(text) is None:
             raise ValueError(
-                f"sets must be lists as Python or JSON prints them, or divided by {separator!r}; {name} has {text[:60]!r}."
+                f"sets must be lists as Python or JSON prints them, or separated by {separator!r}; {name} has {text[:60]!r}."
             )
 
 
