@@ -49,7 +49,7 @@ def test_a_label_in_quotes_may_hold_the_separator() -> None:
 @pytest.mark.parametrize("other", [", ", "/", "\n", " or "])
 def test_another_separator_is_noticed_where_its_parts_are_cells_too(other: str) -> None:
     cells = [other.join(labels) for labels in SETS] * 10
-    with pytest.raises(ValueError, match=r"must be divided by '\|'"):
+    with pytest.raises(ValueError, match=r"must be separated by '\|'"):
         parse_candidate_cells(cells, "|", "the table")
     assert parse_candidate_cells(cells, other, "the table")[:3] == SETS
 
