@@ -105,7 +105,7 @@ def example_of_numbers_rows() -> None:
     """
     >>> import numpy as np
     >>> from oneof.data.not_features import numbers_rows
-    >>> numbers_rows("x", np.arange(7, 107, dtype=np.float32)), numbers_rows("age", np.arange(100, 0, -1, dtype=np.float32))
+    >>> numbers_rows("x", np.arange(7, 107, dtype=np.float32)), numbers_rows("age", np.arange(100, dtype=np.float32) ** 2)
     (True, False)
     >>> numbers_rows("user_id", np.arange(100, 0, -1, dtype=np.float32))
     True

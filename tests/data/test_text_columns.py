@@ -40,7 +40,7 @@ CASES = {
     "numbers and a word": (["1", "2", "3", "more"] * 30, "category"),
     "codes with leading zeros": ([f"{i % 30:05}" for i in range(200)], "category"),
     "codes and a word": ([*(f"{i % 30:05}" for i in range(199)), "none"], "category"),
-    "a stray word among numbers": ([*map(str, range(199)), "much"], "left out"),
+    "stray words among numbers": ([*map(str, range(600)), *(f"much{i}" for i in range(25))], "left out"),
     "numbers as text with gaps": ([*(f"{i}.5" for i in range(198)), "NA", None], "number"),
     "free text": (sentences(200), "left out"),
     "an identifier": ([f"item-{i}" for i in range(200)], "left out"),

@@ -98,3 +98,9 @@ def test_counts_may_be_a_tensor():
     named, counts = counts_to_candidates(torch.tensor([[0.25, 0.75], [1.0, 0.0]], requires_grad=True))
     assert named.tolist() == [[True, True], [True, False]]
     assert counts.tolist() == [[0.25, 0.75], [1.0, 0.0]]
+
+
+def test_sets_that_exclude_nothing_are_named(caplog: pytest.LogCaptureFixture, small_forests: None) -> None:
+    X = np.random.default_rng(0).normal(size=(30, 2))
+    PartialLabelClassifier(quick=True, random_state=0).fit(X, np.ones((30, 3), dtype=bool))
+    assert "every set is full" in caplog.text

@@ -216,3 +216,23 @@ def test_what_the_command_refuses(monkeypatch: pytest.MonkeyPatch, capsys, words
     with pytest.raises(SystemExit, match="2"):
         main()
     assert message in capsys.readouterr().err
+
+
+def test_the_metadata_say_how_numbers_are_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    weight = rng.normal(50, 10, 60).round(2)
+    moment = pandas.Timestamp("2024-05-01") + pandas.to_timedelta(rng.permutation(60), "min")
+    frame = pandas.DataFrame({"weight": [f"{one} kg" for one in weight], "score": [-999, 1, 2, 3] * 15, "when": moment})
+    clf = PartialLabelClassifier(learners=("kernel",), random_state=0).fit(frame, (weight > 50).astype(int))
+    assert "-999" in caplog.text
+    export_model(clf.model_, tmp_path / "m.pt2")
+    extra = {"oneof.json": ""}
+    torch.export.load(tmp_path / "m.pt2", extra_files=extra)
+    lines = json.loads(extra["oneof.json"])["read"]
+    assert lines[0].startswith("weight: numbers with 'kg'")
+    assert lines[1] == "score: NaN in place of -999"
+    assert lines[2].startswith("when: minus 198")
+    clf.save(tmp_path / "run")
+    restored = PartialLabelClassifier.from_run(tmp_path / "run")
+    np.testing.assert_allclose(restored.predict_proba(frame), clf.predict_proba(frame), atol=1e-6)

@@ -1,4 +1,4 @@
-"""Parse the cells of a column as lists of labels: `cat|dog`, a list, or a list as Python and JSON print it.
+"""Parse the cells of a column as lists of labels: `cat|dog`, a list, or a list, tuple or set as Python and JSON print it.
 
 Cells that look like several labels but would be read as one are refused.
 """
@@ -14,6 +14,11 @@ MISSPELT_RATIO = 5  # times as frequent as a near miss of it: what makes that a 
 _MAX_COMPARED = 1000  # labels that are compared with each other: more would take seconds
 _MIN_SEPARATOR_SHARE = 0.05  # of the texts must contain a character before it is taken for the separator
 _MAX_MASK_CELLS = 2**32  # rows times labels, a byte each
+_OTHER_SEPARATORS = (";", ",", "|", "/", "\n", " or ")  # that sets may be divided by
+_WEIGHTED = re.compile(r"(?s).*\S\s*[:=]\s*(?:0?\.\d+|[01](?:\.0*)?|\d+(?:\.\d+)?\s?%)")  # cat: 0.7
+_MAX_WEIGHTED = 200  # characters of a label that is searched for a probability
+_BRACKETS = {"[": "]", "(": ")", "{": "}"}
+_PRINTED_SET = re.compile(r"(?s)(?:frozenset|set)\((.*)\)")
 _NUMPY_SCALAR = re.compile(r"\bnp\.\w+\(([^()]*)\)")  # np.str_('cat')
 # 'cat' 'dog', as NumPy prints an array; Python would join them to one string.
 _MISSING_COMMA = re.compile(r"(['\"])\s+(?=['\"])")
@@ -22,11 +27,12 @@ _MISSING_COMMA = re.compile(r"(['\"])\s+(?=['\"])")
 def parse_candidate_cells(cells: list[Any], separator: str, name: str) -> list[list[Any]]:
     """Parse a column of cells as candidate sets.
 
-    Raises ValueError where another separator seems to be used, or where the mask would not fit in memory. `name` says in
-    messages where the cells come from.
+    Raises ValueError where another separator seems to be used, where labels have weights, or where the mask would not fit in memory.
+    `name` says in messages where the cells come from.
     """
     _check_separator(cells, separator, name)
     rows = split_cells(cells, separator, name)
+    _check_no_weights(rows, name)
     labels: dict[Any, None] = {}  # in the order of their first row
     for row in rows:
         labels.update(dict.fromkeys(row))
@@ -73,6 +79,8 @@ def _parse_text(cell: str, separator: str, name: str, row: int) -> list[Any]:
         if printed is not None:
             return _parse_value(printed, name, row)
     labels = [label.strip() for label in text.split(separator)]
+    if any(label.startswith('"') and not (label.endswith('"') and len(label) > 1) for label in labels):
+        labels = _split_quoted(text, separator)
     if "" in labels:
         raise ValueError(
             f"labels must not be empty; {name}, row {row} is {cell!r}, with nothing on one side of a separator."
@@ -80,23 +88,41 @@ def _parse_text(cell: str, separator: str, name: str, row: int) -> list[Any]:
     return labels
 
 
+def _split_quoted(text: str, separator: str) -> list[str]:
+    """Split a text at the separators outside of double quotes, in which a label may hold the separator itself."""
+    labels = []
+    for part in re.findall(rf'(?:"[^"]*"|(?!{re.escape(separator)}).)+', text, re.DOTALL):
+        label = part.strip()
+        if len(label) > 1 and label.startswith('"') and label.endswith('"'):
+            label = label[1:-1]
+        labels.append(label)
+    return labels
+
+
 def _is_bracketed(text: str) -> bool:
-    return text.startswith("[") and text.endswith("]")
+    if _PRINTED_SET.fullmatch(text):
+        return True
+    return _BRACKETS.get(text[:1]) == text[-1:]
 
 
 def _parse_printed_list(text: str) -> list[Any] | None:
-    """Return the list that Python, NumPy or JSON printed, as pandas writes columns of lists to CSV; None if it is none."""
+    """Return the list, tuple or set that Python, NumPy or JSON printed, as pandas writes them to CSV; None if it is none."""
+    printed_set = _PRINTED_SET.fullmatch(text)
+    if printed_set is not None:
+        text = printed_set[1] or "[]"
     literal = _NUMPY_SCALAR.sub(r"\1", text)
     literal = _MISSING_COMMA.sub(r"\1, ", literal)
     try:
         value = ast.literal_eval(literal)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         return None
-    if not isinstance(value, list):
+    if not isinstance(value, (list, tuple, set)):
         return None
     if not all(isinstance(label, (str, int, float)) for label in value):
         return None
-    return value
+    if isinstance(value, set):
+        return sorted(value, key=str)
+    return list(value)
 
 
 def _parse_value(cell: Any, name: str, row: int) -> list[Any]:
@@ -120,7 +146,7 @@ def _check_separator(cells: Iterable[Any], separator: str, name: str) -> None:
     """Raise ValueError if the sets seem to use another separator: each whole set would become one label.
 
     That is so if every text is a printed list and one of them cannot be parsed; or if the separator occurs nowhere, another
-    one does, and splitting there leaves fewer labels, because they recur.
+    one does, and splitting there leaves fewer labels, because they recur, or labels that are also cells of their own.
     """
     texts = []
     for cell in cells:
@@ -131,16 +157,15 @@ def _check_separator(cells: Iterable[Any], separator: str, name: str) -> None:
     if all(_is_bracketed(text) for text in texts):
         _check_printed_lists(texts, separator, name)
         return
-    n_distinct = len(set(texts))
-    for other in (";", ",", "|"):
-        divided = []
-        labels: set[str] = set()
-        for text in texts:
-            if other in text:
-                divided.append(text)
-            for label in text.split(other):
-                labels.add(label.strip())
-        if len(divided) >= _MIN_SEPARATOR_SHARE * len(texts) and len(labels) < n_distinct:
+    distinct = set(texts)
+    for other in _OTHER_SEPARATORS:
+        divided = [text for text in texts if other in text]
+        parts: set[str] = set()
+        for text in set(divided):
+            parts.update(part.strip() for part in text.split(other))
+        whole = distinct - set(divided)
+        recur = len(parts | whole) < len(distinct) or bool(parts & whole)
+        if len(divided) >= _MIN_SEPARATOR_SHARE * len(texts) and recur:
             raise ValueError(
                 f"labels must be separated by {separator!r}; {name} has none, and {len(divided)} of {len(texts)} cells hold "
                 f"{other!r}, as {divided[0]!r} does. Give the separator {other!r}, or write such labels without it."
@@ -154,6 +179,26 @@ def _check_printed_lists(texts: list[str], separator: str, name: str) -> None:
             raise ValueError(
                 f"sets must be lists as Python or JSON prints them, or separated by {separator!r}; {name} has {text[:60]!r}."
             )
+
+
+def _check_no_weights(rows: list[list[Any]], name: str) -> None:
+    """Raise ValueError if labels seem to be written with their probabilities: each pair would be a label of its own."""
+    labels: set[Any] = set()
+    for row in rows:
+        labels.update(row)
+    if not labels or not all(_has_weight(label) for label in labels):
+        return
+    names = {re.split(r"[:=]", label)[0].strip() for label in labels}
+    if len(names) < len(labels):
+        raise ValueError(
+            f"labels must be without probabilities; {name} has {min(labels)!r}. Write the labels alone; in Python, y may be a frame "
+            "with a column of probabilities for each label."
+        )
+
+
+def _has_weight(label: Any) -> bool:
+    """Return whether a label ends with a probability, as cat:0.7 does; long ones are answers in words."""
+    return isinstance(label, str) and len(label) <= _MAX_WEIGHTED and _WEIGHTED.fullmatch(label) is not None
 
 
 def near_duplicate_labels(labels: Iterable[Any]) -> list[list[str]]:

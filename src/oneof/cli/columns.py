@@ -25,7 +25,7 @@ Unpacked = Annotated[float, typer.Option(metavar="GB", rich_help_panel=INPUT, he
 
 
 def roles_from_options(
-    candidates: Annotated[str | None, typer.Option(metavar="COLUMN", help="Column of candidate labels, such as 'cat|dog'. Default: 'candidates'; with --not, none.")] = None,
+    candidates: Annotated[str | None, typer.Option(metavar="COLUMN", help="Column of candidate labels, such as 'cat|dog'; or 'is_*' for columns of 0 and 1, one for each label. Default: 'candidates'; with --not, none.")] = None,
     features: Annotated[list[str] | None, typer.Option(metavar="COLUMN", help="Column to learn from, or a pattern such as 'x*'. Repeatable. Default: all columns of numbers, dates, or text with few values.")] = None,
     ignore: Annotated[list[str] | None, typer.Option(metavar="COLUMN", help="Column to leave out, such as an id. Repeatable.")] = None,
     text: Annotated[list[str] | None, typer.Option(metavar="COLUMN", help="Column of free text to learn from. Repeatable. Default: free text is used if sentence-transformers is installed with a model.")] = None,

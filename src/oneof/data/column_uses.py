@@ -55,7 +55,17 @@ def describe_columns(
         requested.group: ColumnUse("group", "rows of one group stay together"),
     }
     uses = {}
-    for name, kind in kinds.items():
+    used_as: dict[str, str] = {}
+    for use, names in (
+        ("number", resolved.features),
+        ("date", resolved.dates),
+        ("category", resolved.categories),
+        ("text", resolved.text),
+        ("image", resolved.image),
+    ):
+        used_as.update(dict.fromkeys(names, use))
+    placeholders = dict(resolved.placeholders)
+    for name in kinds:
         if name in supervision:
             uses[name] = supervision[name]
         elif name in left_out:
@@ -64,32 +74,37 @@ def describe_columns(
                 reason = texts[name].reason
             uses[name] = ColumnUse("left out", reason)
         else:
-            uses[name] = _feature_use(name, kind, requested, resolved, texts)
+            uses[name] = _feature_use(name, used_as.get(name), requested, resolved, texts, placeholders.get(name))
     return uses
 
 
 def _feature_use(
-    name: str, kind: Kind, requested: ColumnRoles, resolved: ColumnRoles, texts: Mapping[str, TextUse]
+    name: str,
+    use: str | None,
+    requested: ColumnRoles,
+    resolved: ColumnRoles,
+    texts: Mapping[str, TextUse],
+    placeholder: float | None,
 ) -> ColumnUse:
-    """Return the use of a column that is a feature, or that nobody requested."""
+    """Return the use of a column that is a feature, or that nobody requested (None)."""
     by_values = None
     if name in texts:
         by_values = texts[name].reason
-    if name in resolved.features:
-        use = "number"
-        if name in resolved.dates:
-            use = "date"
-        return ColumnUse(use, by_values or _KIND_REASONS[use])
-    if name in resolved.categories:
+    if use in ("number", "date"):
+        reason = by_values or _KIND_REASONS[use]
+        if placeholder is not None:
+            reason += f"; {placeholder:g} is read as a gap"
+        return ColumnUse(use, reason)
+    if use == "category":
         if by_values:
             return ColumnUse("category", by_values)
         if name in requested.categories or name in requested.features:
             return ColumnUse("category", "as requested")
         return ColumnUse("category", _KIND_REASONS["category"])
-    if name in resolved.text:
+    if use == "text":
         model = resolved.text_model or "TF-IDF"
         return ColumnUse("text", f"{by_values or 'as requested'}; by {model}")
-    if name in resolved.image:
+    if use == "image":
         return ColumnUse("image", "as requested")
     if name in requested.ignore:
         return ColumnUse("left out", "ignored as requested")

@@ -22,7 +22,7 @@ from oneof.data.components import Components, learn_components
 from oneof.data.embed import MODELS, embedded, open_embedder
 from oneof.data.images import ImageSpec, PictureRows, learn_image_spec, read_pictures
 from oneof.data.patches import ARRAYS, PatchFeatures, learn_patches, sample_of_pictures
-from oneof.data.roles import PATCHES, ColumnRoles
+from oneof.data.roles import PATCHES, ColumnRoles, Notation
 from oneof.data.table import Columns, ColumnValues
 from oneof.data.text_columns import MAX_PLAIN_VALUES, MAX_VALUES
 from oneof.storage.progress import progress_bar
@@ -149,6 +149,9 @@ class Encoding:
     rare: dict[str, tuple[str, ...]] = field(default_factory=dict)  # column -> training values that share a feature
     patches: tuple[PatchFeatures, ...] = ()  # images whose features were learned from the training images
     components: Components | None = None  # of very many columns of numbers and their gaps, in place of them
+    notations: tuple[Notation, ...] = ()  # of those of `numbers` that the table holds as text
+    placeholders: tuple[tuple[str, float], ...] = ()  # column -> the number that stands for a missing value
+    origins: tuple[tuple[str, float], ...] = ()  # column -> the number that is subtracted from its numbers
 
     @property
     def names(self) -> list[str]:
@@ -228,6 +231,8 @@ class Encoding:
         plain = asdict(replace(self, texts=(), patches=(), components=None))
         plain["texts"] = [{"column": text.column, "terms": text.terms} for text in self.texts]
         plain["patches"] = [{**asdict(part.pixels), "mirrored": int(part.mirrored)} for part in self.patches]
+        for name in ("placeholders", "origins"):
+            plain[name] = [{"column": column, "number": number} for column, number in getattr(self, name)]
         plain["components"] = 0
         if self.components is not None:
             plain["components"] = self.components.width
@@ -267,6 +272,9 @@ class Encoding:
             components = Components(*stored)
         categories = {column: tuple(values) for column, values in plain["categories"].items()}
         rare = {column: tuple(values) for column, values in plain.get("rare", {}).items()}
+        notations = []
+        for part in plain.get("notations", []):  # runs of earlier versions have none
+            notations.append(Notation(part["column"], part["form"], part["units"], tuple(part["gaps"])))
         return cls(
             numbers=tuple(plain["numbers"]),
             fills=tuple(plain["fills"]),
@@ -279,6 +287,9 @@ class Encoding:
             rare=rare,
             patches=tuple(patches),
             components=components,
+            notations=tuple(notations),
+            placeholders=_column_numbers(plain, "placeholders"),
+            origins=_column_numbers(plain, "origins"),
         )
 
     @property
@@ -301,6 +312,9 @@ class Encoding:
             image=tuple(image_columns),
             candidates=None,
             dates=self.dates,
+            notations=self.notations,
+            placeholders=self.placeholders,
+            origins=self.origins,
         )
 
     def transform(
@@ -430,6 +444,11 @@ class Encoding:
         return rows[codes]
 
 
+def _column_numbers(plain: Mapping[str, Any], name: str) -> tuple[tuple[str, float], ...]:
+    """Return a number for each of some columns, as `to_json` describes it; runs of earlier versions have none."""
+    return tuple((part["column"], float(part["number"])) for part in plain.get(name, []))
+
+
 def patch_features(patches: PatchFeatures, pictures: PictureRows) -> NDArray[np.float32]:
     """Return the features of pictures [n, width]; zeros, those of a mean picture, where one could not be read."""
     features = np.zeros((len(pictures.levels), patches.width), dtype=np.float32)
@@ -536,6 +555,9 @@ def learn_encoding(
         rare=rare,
         embedded=tuple(embedded_columns),
         dates=roles.dates,
+        notations=roles.notations,
+        placeholders=roles.placeholders,
+        origins=roles.origins,
         texts=tuple(texts),
         patches=tuple(patches),
     )

@@ -111,10 +111,11 @@ def category_exclusion_reason(
 
 
 def numbers_rows(name: str, values: NDArray[np.float32]) -> bool:
-    """Return whether a column [n] is the row's number, or by its name an id that is different in every row."""
+    """Return whether a column [n] counts the rows in steps of any size, or is by its name an id that is different in every row."""
     if len(values) < MIN_CELLS or not np.isfinite(values).all() or (values != np.round(values)).any():
         return False
-    if (values == values[0] + np.arange(len(values))).all():
+    steps = np.diff(values)
+    if np.abs(values).max() < _EXACT and steps[0] != 0 and (steps == steps[0]).all():
         return True
     is_named_like_id = _IDS.fullmatch(name) is not None or _IDS.fullmatch(name.lower()) is not None
     if not is_named_like_id:

@@ -2,7 +2,7 @@
 
 import fnmatch
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
 from oneof.storage.did_you_mean import did_you_mean
@@ -11,6 +11,16 @@ PATCHES = "patches"  # an `image_model` that is learned from the images themselv
 SMALLEST_SIDE = 8  # pixels a side that images are read in, at least
 LARGEST_SIDE = 512  # at most, where a user asks for it
 Kind = Literal["number", "date", "category", "text", "blank", "other"]  # what a column holds
+
+
+@dataclass(frozen=True)
+class Notation:
+    """How the numbers or dates in a column of text are written; `oneof.data.notation` decides and applies it."""
+
+    column: str
+    form: str  # "." or ",", the sign of decimals; "time"; or the order of a date, a key of `oneof.data.written.DATE_ORDERS`
+    units: Mapping[str, float] = field(default_factory=dict, hash=False)  # of numbers: unit -> factor
+    gaps: tuple[str, ...] = ()  # texts that are read as gaps, besides those that are gaps in any column
 
 
 @dataclass(frozen=True)
@@ -24,7 +34,7 @@ class ColumnRoles:
     categories: tuple[str, ...] = ()  # further features, read as categories even if they hold numbers
     text: tuple[str, ...] = ()  # free text
     image: tuple[str, ...] = ()  # images: names of files, or bytes
-    candidates: str | None = "candidates"  # candidate sets
+    candidates: str | None = "candidates"  # candidate sets, or columns of 0 and 1, one for each label: "is_*"
     exclude: str | None = None  # labels that a row does not have
     gold: str | None = None  # true labels of some rows
     group: str | None = None  # rows of one group stay on one side of a split
@@ -32,6 +42,12 @@ class ColumnRoles:
     separator: str = "|"
     empty: str = "error"  # or "unlabelled"
     dates: tuple[str, ...] = ()  # those of the features that hold dates; set by `resolve_roles`
+    # Of the features: how text is read as numbers, and the number that stands for a missing value, such as -999.
+    notations: tuple[Notation, ...] = field(default=(), metadata={"since": "0.2"})
+    placeholders: tuple[tuple[str, float], ...] = field(default=(), metadata={"since": "0.2"})
+    origins: tuple[tuple[str, float], ...] = field(
+        default=(), metadata={"since": "0.2"}
+    )  # subtracted from a column of numbers
     text_model: str | None = None  # embedder of texts: a model of sentence-transformers, or a folder. None: TF-IDF
     # encoder of images: a network of timm, a file of its weights, or "patches" (`oneof.data.patches`). None: train on pixels
     image_model: str | None = None
@@ -55,6 +71,17 @@ class ColumnRoles:
     def non_numeric(self) -> list[str]:
         """Return the features that are not read as numbers: categories, texts and images."""
         return [*self.categories, *self.text, *self.image]
+
+    @property
+    def read_as_numbers(self) -> list[str]:
+        """Return the features that a file holds as numbers or as dates."""
+        written = {notation.column for notation in self.notations}
+        return [name for name in self.features if name not in written]
+
+    @property
+    def read_as_cells(self) -> list[str]:
+        """Return the features that are read as they are written: those that are not numbers, and numbers in a notation."""
+        return [*self.non_numeric, *(notation.column for notation in self.notations)]
 
 
 def resolve_roles(kinds: Mapping[str, Kind], where: str, roles: ColumnRoles) -> tuple[ColumnRoles, dict[str, str]]:

@@ -45,6 +45,7 @@ def read_supervision(
     candidate_labels = _read_labels(name, others, roles.candidates, roles.separator, parse_candidate_cells)
     excluded_labels = _read_labels(name, others, roles.exclude, roles.separator, parse_candidate_cells)
     gold_labels = _read_labels(name, others, roles.gold, roles.separator, split_cells)
+    gold_labels = _without_decimals(gold_labels, [*candidate_labels, *excluded_labels])
     classes = _sorted_classes([*candidate_labels, *excluded_labels, *gold_labels])
     classes += sorted(set(known_classes) - set(classes))
     possible = _label_mask(candidate_labels, classes, n)
@@ -83,6 +84,23 @@ def _read_labels(
     if not column:
         return []
     return parse(others[column], separator, _column_of(name, column))
+
+
+def _without_decimals(gold: Sequence[Sequence[Any]], sets: Sequence[Sequence[Any]]) -> Sequence[Sequence[Any]]:
+    """Write gold labels such as "3.0" as the sets do, "3": a column of whole numbers with gaps becomes one of fractions."""
+    known = {label_text(label) for labels in sets for label in labels}
+    rewritten = []
+    for labels in gold:
+        row = []
+        for label in labels:
+            text = label_text(label)
+            whole = text.removesuffix(".0")
+            if text not in known and whole in known:
+                row.append(whole)
+            else:
+                row.append(label)
+        rewritten.append(row)
+    return rewritten
 
 
 def _sorted_classes(rows: Sequence[Sequence[Any]]) -> list[str]:

@@ -16,16 +16,20 @@ from oneof.candidates.read import read
 from oneof.data.column_uses import ColumnUse, describe_columns
 from oneof.data.embed import MODELS, text_embedder_here
 from oneof.data.files.arrays import array_suffixes, read_arrays
-from oneof.data.files.columns import Cells, open_table, read_numbers
+from oneof.data.files.columns import Cells, open_table, read_numbers, subtract_origins
 from oneof.data.files.embeddings import SUFFIXES as EMBEDDINGS
-from oneof.data.files.source import TableSource, days, wrong_cell
+from oneof.data.files.label_columns import combine_label_columns
+from oneof.data.files.source import TableSource, days, is_gap, wrong_cell
 from oneof.data.files.unpacked import check_unpacked
 from oneof.data.files.vectors import expand_lists, list_columns
 from oneof.data.not_features import category_exclusion_reason, left_out_lines, number_exclusion_reason
+from oneof.data.notation import apply_notations
 from oneof.data.picture import picture_cell
+from oneof.data.placeholders import find_placeholder
 from oneof.data.roles import ColumnRoles, Kind, check_column, resolve_roles
 from oneof.data.supervision import label_text, read_supervision, unknown_gold
 from oneof.data.text_columns import TextUse, decide_texts
+from oneof.data.written import DATE_ORDERS
 
 _log = logging.getLogger(__name__)
 __all__ = ["ColumnRoles", "ColumnValues", "Columns", "Features", "Table", "read_columns", "read_features", "read_table"]
@@ -64,11 +68,20 @@ class Table:
     def remarks(self) -> list[str]:
         """Return what a user should know about how the table was read, a line each."""
         lines = left_out_lines(self.left_out)
+        lines += _gap_lines(self.roles)
         if self.roles.dates:
-            lines.append(f"columns of dates are read as numbers of days: {', '.join(self.roles.dates)}.")
+            listed = ", ".join(self.roles.dates)
+            remedy = "If labels may depend on the hour, the weekday or the month, add a column of it."
+            lines.append(f"columns of dates are read as numbers of days: {listed}. {remedy}")
         if self.gold is not None:
             lines += unknown_gold(self.candidates, self.gold)
         used_labels = self.candidates.classes[self.candidates.mask.any(0)].tolist()
+        gap_labels = [label for label in used_labels if is_gap(str(label))]
+        if gap_labels:
+            listed = ", ".join(map(repr, gap_labels))
+            lines.append(
+                f"labels may mean that nothing is known: {listed}. If so, leave such cells empty (--empty unlabelled)."
+            )
         duplicates = near_duplicate_labels(used_labels)
         if duplicates:
             examples = []
@@ -139,6 +152,8 @@ def read_table(
         return _read_array_file(Path(source), roles)
     opened = open_table(source)
     opened.check_distinct(opened.names)
+    opened = combine_label_columns(opened, roles.candidates)
+    opened = combine_label_columns(opened, roles.exclude)
     opened = expand_lists(
         opened, (roles.candidates, roles.exclude, roles.gold, roles.group, *roles.non_numeric, *roles.ignore)
     )
@@ -150,7 +165,10 @@ def read_table(
     for name in (roles.candidates, roles.exclude, roles.gold, roles.group):
         if name:
             supervision.append(name)
-    columns, cells = _read_cells(opened, resolved, supervision)
+    opened_as_numbers = apply_notations(opened, resolved.notations)
+    columns, cells = _read_cells(opened_as_numbers, resolved, supervision)
+    origins = subtract_origins(opened_as_numbers, columns.names, columns.numbers)
+    resolved = replace(resolved, origins=tuple(origins.items()))
     if not len(columns):
         raise ValueError(f"{opened.name} must have at least one row; got none.")
     candidates, gold = read_supervision(opened.name, cells, roles, len(columns), known_classes)
@@ -160,6 +178,7 @@ def read_table(
     requested_by_name = {*roles.features, *roles.categories}
     columns, resolved, dropped = _drop_non_features(columns, resolved, requested_by_name, candidates)
     left_out.update(dropped)
+    columns, resolved = _drop_placeholders(columns, resolved, requested_by_name)
     if not bare:
         _check_features(columns, left_out_lines(left_out))
     uses = describe_columns(opened.kinds, roles, resolved, texts, left_out)
@@ -187,10 +206,13 @@ def read_columns(source: Any, roles: ColumnRoles) -> Columns:
     opened = open_table(source)
     if list_columns(opened, roles.features)[1]:
         opened = expand_lists(opened, roles.non_numeric)
+    present = set(opened.names)
     for name in (*roles.features, *roles.non_numeric):
-        check_column(name, opened.names, opened.name)
+        if name not in present:
+            check_column(name, opened.names, opened.name)
     opened.check_distinct([*roles.features, *roles.non_numeric])
-    for name in roles.features:
+    opened = apply_notations(opened, roles.notations)
+    for name in roles.read_as_numbers:
         _check_feature_kind(opened, name, name in roles.dates)
     columns, _ = _read_cells(opened, roles, [])
     return columns
@@ -246,12 +268,16 @@ def read_features(X: Any) -> Features:
     opened = expand_lists(opened)
     requested = ColumnRoles(candidates=None)
     resolved, left_out, texts = _resolve(opened, requested)
-    columns, _ = _read_cells(opened, resolved, [])
+    opened_as_numbers = apply_notations(opened, resolved.notations)
+    columns, _ = _read_cells(opened_as_numbers, resolved, [])
+    origins = subtract_origins(opened_as_numbers, columns.names, columns.numbers)
+    resolved = replace(resolved, origins=tuple(origins.items()))
     if not len(columns):
         raise ValueError(f"{opened.name} must have at least one row; got none.")
     columns, resolved, dropped = _drop_non_features(columns, resolved, set(), None)
     left_out.update(dropped)
-    lines = left_out_lines(left_out, of_a_frame=True)
+    columns, resolved = _drop_placeholders(columns, resolved, set())
+    lines = [*left_out_lines(left_out, of_a_frame=True), *_gap_lines(resolved)]
     _check_features(columns, lines)
     for line in lines:
         _log.warning(line, stacklevel=3)
@@ -273,6 +299,8 @@ def _resolve(opened: TableSource, requested: ColumnRoles) -> tuple[ColumnRoles, 
     features = set(resolved.features)
     categories = set(resolved.categories)
     embedded = []
+    notations = []
+    dates = set(resolved.dates)
     left_out = {}
     for name, kind in unassigned.items():
         use: str = kind
@@ -280,6 +308,11 @@ def _resolve(opened: TableSource, requested: ColumnRoles) -> tuple[ColumnRoles, 
             use = texts[name].use
         if use == "number":
             features.add(name)
+            notation = texts[name].notation
+            if notation is not None:
+                notations.append(notation)
+                if notation.form in DATE_ORDERS:
+                    dates.add(name)
         elif use == "category":
             categories.add(name)
         elif use == "text" and embed_free_text:
@@ -287,7 +320,11 @@ def _resolve(opened: TableSource, requested: ColumnRoles) -> tuple[ColumnRoles, 
         else:
             left_out[name] = use
     resolved = replace(
-        resolved, features=_in_order(features, opened.names), categories=_in_order(categories, opened.names)
+        resolved,
+        features=_in_order(features, opened.names),
+        categories=_in_order(categories, opened.names),
+        dates=_in_order(dates, opened.names),
+        notations=tuple(notations),
     )
     if embedded:
         resolved = replace(resolved, text=(*resolved.text, *embedded), text_model=MODELS["text"])
@@ -353,7 +390,9 @@ def _read_array_file(path: Path, roles: ColumnRoles) -> Table:
 
 def _read_cells(source: TableSource, roles: ColumnRoles, other_columns: list[str]) -> tuple[Columns, Cells]:
     """Read the features, and the cells of other columns."""
-    numbers, cells = read_numbers(source, list(roles.features), [*roles.non_numeric, *other_columns])
+    numbers, cells = read_numbers(
+        source, list(roles.features), [*roles.non_numeric, *other_columns], dict(roles.origins)
+    )
     non_numeric: dict[str, ColumnValues] = {}
     for name in roles.categories:
         non_numeric[name] = [_category_value(cell) for cell in cells[name]]
@@ -361,6 +400,10 @@ def _read_cells(source: TableSource, roles: ColumnRoles, other_columns: list[str
         non_numeric[name] = [_text_value(cell) for cell in cells[name]]
     for name in roles.image:
         non_numeric[name] = [picture_cell(cell) for cell in cells[name]]
+    position = {name: j for j, name in enumerate(roles.features)}
+    for name, number in roles.placeholders:
+        values = numbers[:, position[name]]
+        values[values == np.float32(number)] = np.nan
     return Columns(source.name, numbers, list(roles.features), non_numeric), cells
 
 
@@ -387,9 +430,11 @@ def _drop_non_features(
     """
     reasons: dict[str, str] = {}
     for j, name in enumerate(columns.names):
-        if name in requested_by_name or name in roles.dates:
+        if name in requested_by_name:
             continue
         reason = number_exclusion_reason(name, columns.numbers[:, j], candidates)
+        if name in roles.dates and reason != "blank":  # dates at regular intervals are features
+            continue
         if reason:
             reasons[name] = reason
     for name in roles.categories:
@@ -410,8 +455,45 @@ def _drop_non_features(
     non_numeric = dict(columns.non_numeric)
     for name in reasons:
         non_numeric.pop(name, None)
-    roles = replace(roles, features=tuple(names), categories=_in_order(non_numeric, roles.categories))
+    roles = replace(
+        roles,
+        features=tuple(names),
+        categories=_in_order(non_numeric, roles.categories),
+        dates=_in_order(names, roles.dates),
+        notations=tuple(notation for notation in roles.notations if notation.column not in reasons),
+        origins=tuple((name, origin) for name, origin in roles.origins if name not in reasons),
+    )
     return Columns(columns.source, numbers, names, non_numeric), roles, reasons
+
+
+def _drop_placeholders(
+    columns: Columns, roles: ColumnRoles, requested_by_name: set[str]
+) -> tuple[Columns, ColumnRoles]:
+    """Replace numbers that stand for a missing value by NaN, and return the roles with these numbers.
+
+    Columns requested by name stay as they are.
+    """
+    placeholders = []
+    for j, name in enumerate(columns.names):
+        if name in requested_by_name or name in roles.dates:
+            continue
+        number = find_placeholder(columns.numbers[:, j])
+        if number is not None:
+            placeholders.append((name, number))
+            columns.numbers[columns.numbers[:, j] == number, j] = np.nan
+    return columns, replace(roles, placeholders=tuple(placeholders))
+
+
+def _gap_lines(roles: ColumnRoles) -> list[str]:
+    """Say which cells are read as gaps though they hold something."""
+    lines = []
+    for notation in roles.notations:
+        if notation.gaps:
+            listed = ", ".join(repr(text[:30]) for text in notation.gaps[:3])
+            lines.append(f"column {notation.column!r} holds numbers or dates; other cells are read as gaps: {listed}.")
+    for name, number in roles.placeholders:
+        lines.append(f"column {name!r}: {number:g} is read as a missing value.")
+    return lines
 
 
 def _check_features(columns: Columns, left_out: list[str]) -> None:

@@ -13,6 +13,8 @@ import pyarrow.compute
 
 from oneof.data.files.source import TableSource, is_blank
 from oneof.data.images import ENDINGS
+from oneof.data.notation import NotationProfile, decide_notation
+from oneof.data.roles import Notation
 from oneof.storage.printable import plural
 
 MAX_VALUES = 1000  # of a category: beyond it a column names rows rather than kinds
@@ -22,7 +24,7 @@ _MIN_ROWS_PER_VALUE = 2  # on average, in a category
 _MIN_WORDS = 3  # in the average cell of free text; names of people and things have fewer
 _MIN_NUMBERS = 10  # different values of a column that is meant as numbers, though some cells are none
 _MAX_STRAY_SHARE = 0.05  # of its cells that are none
-_PLAIN_NUMBER = re.compile(r"[+-]?(0|[1-9]\d*|(?=\.))(\.\d*)?([eE][+-]?\d+)?")  # 007 and 01234 are codes
+_PLAIN_NUMBER = re.compile(r"[+-]?(0|[1-9]\d*|(?=\.\d))(\.\d*)?([eE][+-]?\d+)?")  # 007 and 01234 are codes
 
 
 @dataclass
@@ -35,6 +37,7 @@ class TextProfile:
     words: int = 0  # in all cells
     non_numbers: int = 0  # cells; codes such as 007 are none
     first_non_number: str | None = None  # "row 7 is '12 years'"
+    notation: NotationProfile = field(default_factory=NotationProfile)
 
     @property
     def is_distinct(self) -> bool:
@@ -58,6 +61,7 @@ class TextProfile:
             if len(self.values) <= MAX_VALUES:
                 self.values.add(value)
             self.words += count * len(value.split())
+            self.notation.add(value, count)
             if is_blank(value) or _PLAIN_NUMBER.fullmatch(value):
                 continue
             self.non_numbers += count
@@ -72,6 +76,7 @@ class TextUse:
 
     use: str  # "category", "number", or why it is left out: a key of `not_features.REASONS`, or a sentence
     reason: str
+    notation: Notation | None = None  # of numbers and dates
 
 
 def decide_texts(source: TableSource, names: Sequence[str]) -> dict[str, TextUse]:
@@ -92,6 +97,9 @@ def decide_text(name: str, profile: TextProfile) -> TextUse:
         return TextUse("blank", "no value")
     if not profile.non_numbers:
         return TextUse("number", "numbers written as text")
+    decided = decide_notation(name, profile.notation)
+    if decided is not None:
+        return TextUse("number", decided.reason, decided.notation)
     if _is_meant_as_numbers(profile):
         remedy = "nearly all of its cells are numbers. Write a number there, or nothing."
         sentence = f"column {name!r} is left out, since {profile.first_non_number}; {remedy}"
@@ -100,6 +108,13 @@ def decide_text(name: str, profile: TextProfile) -> TextUse:
         return TextUse("pictures", f"names of pictures, {count} different names in {profile.cells:,} cells")
     if not profile.is_distinct:
         return TextUse("category", category_reason("text", len(profile.values), bool(profile.gaps)))
+    mixed_units = profile.notation.mixed_units()
+    if mixed_units:
+        listed = ", ".join(map(repr, mixed_units))
+        sentence = (
+            f"column {name!r} is left out, since its numbers have different units, such as {listed}. Write one unit."
+        )
+        return TextUse(sentence, f"numbers with different units, such as {listed}")
     if profile.words >= _MIN_WORDS * profile.cells:
         return TextUse("text", f"free text, {count} different texts in {profile.cells:,} cells")
     return TextUse("identifier", f"an identifier, {count} different texts in {profile.cells:,} cells")

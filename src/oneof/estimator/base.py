@@ -143,6 +143,8 @@ class BasePartialLabelClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMe
             y, counts = counts_to_candidates(y)
             candidates = read_y(y, self.classes, n, type(self).__name__)
         self.classes_ = candidates.classes
+        if counts is None and prior is None and votes is None and candidates.mask.all():
+            _log.warning("every set is full: y excludes no label, so nothing can be learned from it.", stacklevel=2)
         if groups is not None:
             check_length(groups, n, "groups")
             groups = [str(group) for group in groups]

@@ -123,8 +123,8 @@ class _Labeler:
 
     def _batches(self, file: Path) -> Iterator[TableSource]:
         roles = self.model.encoding.roles
-        others = [*roles.non_numeric, *supervision_columns(self.roles), *self.columns]
-        return read_batches(file, list(roles.features), others, batch_size(self.model))
+        others = [*roles.read_as_cells, *supervision_columns(self.roles), *self.columns]
+        return read_batches(file, roles.read_as_numbers, others, batch_size(self.model))
 
     def _resolve(self, batch: TableSource) -> pa.Table:
         """Return the most probable label of each row within its set, and the evidence for it."""

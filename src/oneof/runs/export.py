@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from oneof.data.encode import Encoding
+from oneof.data.notation import describe
 from oneof.data.table import Columns
 from oneof.ensemble.model import Model
 from oneof.learners.forest import Forest
@@ -120,8 +121,21 @@ def _metadata(model: Model) -> dict[str, Any]:
         VECTORS: replace(encoding, patches=()).names[len(encoding.without_vectors.names) :],
         PICTURES: _describe_pictures(encoding),
         "made": replace(encoding, patches=()).derived_features,
+        "read": _describe_reading(encoding),
     }
     return {name: lines for name, lines in metadata.items() if lines}
+
+
+def _describe_reading(encoding: Encoding) -> list[str]:
+    """Say which of the numbers differ from what the table holds: the file takes them as `oneof` reads them."""
+    lines = []
+    for notation in encoding.notations:
+        lines.append(f"{notation.column}: {describe(notation)}")
+    for name, number in encoding.placeholders:
+        lines.append(f"{name}: NaN in place of {number:g}")
+    for name, origin in encoding.origins:
+        lines.append(f"{name}: minus {origin!r}")
+    return lines
 
 
 def _describe_pictures(encoding: Encoding) -> list[str]:

@@ -226,14 +226,14 @@ def _batches(predictor: Predictor, file: Path) -> Iterator[tuple[TableSource, Ta
     read a second time, in the same batches. Other files are read once.
     """
     roles = predictor.model.encoding.roles
-    numbers = list(roles.features)
-    others = [*roles.non_numeric, *predictor.columns]
+    numbers = roles.read_as_numbers
+    others = [*roles.read_as_cells, *predictor.columns]
     size = predictor.batch_size
     is_parquet = file.suffix.lower() in PARQUET
     if is_parquet or not set(predictor.columns) & set(numbers):
         for batch in read_batches(file, numbers, others, size):
             yield batch, batch
         return
-    batches = read_batches(file, numbers, roles.non_numeric, size)
+    batches = read_batches(file, numbers, roles.read_as_cells, size)
     copies = read_batches(file, [], predictor.columns, size)
     yield from zip(batches, copies, strict=True)

@@ -22,6 +22,7 @@ from oneof.data.encode import Encoding
 from oneof.data.patches import ARRAYS, GRID, patch_side
 from oneof.data.roles import LARGEST_SIDE, PATCHES, SMALLEST_SIDE
 from oneof.data.with_ranks import QuantileNormalizer
+from oneof.data.written import DATE_ORDERS
 from oneof.ensemble.model import Model, OtherModel
 from oneof.learners.forest import Forest
 from oneof.learners.kernel_ensemble import KernelEnsemble, ScaledKernel
@@ -62,6 +63,8 @@ _METADATA = {
     "sharpness": NUMBER,
     "calibration": {"by": str, "reason": str, "rows": int, "accuracy": [[NUMBER]], "scores": [NUMBER]},
 }
+_NOTATION = {"column": str, "form": {".", ",", "time", *DATE_ORDERS}, "units": {str: NUMBER}, "gaps": [str]}
+_COLUMN_NUMBER = {"column": str, "number": NUMBER}
 _PATCHES = {"column": str, "channels": int, "side": int, "mirrored": int}
 _CLASSIFIER = {"name": str, "labels": [[int]]}  # labels that the classifier of each fold was trained on
 _TABLE_MEMBER = {"networks": int, "inputs": int, "hidden": [int]}
@@ -213,6 +216,9 @@ def _check_consistency(metadata: dict[str, Any]) -> str | None:
     error = error or find_schema_error(rare, {str: [str]}, "encoding.rare")
     error = error or find_schema_error(encoding.get("patches", []), [_PATCHES], "encoding.patches")
     error = error or find_schema_error(encoding.get("components", 0), int, "encoding.components")
+    error = error or find_schema_error(encoding.get("notations", []), [_NOTATION], "encoding.notations")
+    for name in ("placeholders", "origins"):
+        error = error or find_schema_error(encoding.get(name, []), [_COLUMN_NUMBER], f"encoding.{name}")
     classifiers = metadata.get("own", [])  # runs of the first versions have none
     error = error or find_schema_error(classifiers, [_CLASSIFIER], "own")
     if not error and len(classifiers) != metadata["others"].count("own"):
@@ -260,6 +266,10 @@ def _check_encoding(encoding: dict[str, Any]) -> str | None:
         return f"encoding.fills must be {n_numbers} numbers, not {n_fills}"
     if not set(encoding["gaps"]) <= set(encoding["numbers"]):
         return "encoding.gaps must be among encoding.numbers"
+    for key in ("notations", "placeholders", "origins"):
+        columns = [part["column"] for part in encoding.get(key, [])]
+        if len(set(columns)) != len(columns) or not set(columns) <= set(encoding["numbers"]):
+            return f"encoding.{key} must be of columns among encoding.numbers, each once"
     for column in encoding["texts"]:
         terms = column["terms"]
         if not terms or len(set(terms)) != len(terms):

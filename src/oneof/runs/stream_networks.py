@@ -70,8 +70,8 @@ class NetworkStream:
         """Yield the rows of a file in batches, without those whose set is empty or full."""
         encoding = model.encoding
         names = supervision_columns(self.roles)
-        numbers = list(encoding.roles.features)
-        others = [*encoding.roles.non_numeric, *names]
+        numbers = encoding.roles.read_as_numbers
+        others = [*encoding.roles.read_as_cells, *names]
         for batch in read_batches(file, numbers, others, batch_size(model)):
             columns = read_columns(batch, encoding.roles)
             _, cells = read_numbers(batch, [], names)

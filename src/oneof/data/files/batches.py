@@ -52,8 +52,10 @@ def read_batches(table: Any, numbers: Sequence[str], others: Sequence[str], n_ro
     source = open_table(table)
     numbers, lists = list_columns(source, numbers)
     others = [*others, *lists]
+    present = set(source.names)
     for name in (*numbers, *others):
-        check_column(name, source.names, source.name)
+        if name not in present:
+            check_column(name, source.names, source.name)
     source.check_distinct([*numbers, *others])
     if isinstance(table, (str, Path)) and Path(table).suffix.lower() in PARQUET:
         tables = _parquet_batches(Path(table), [*numbers, *others], n_rows)

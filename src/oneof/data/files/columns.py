@@ -5,7 +5,7 @@ Parquet comes column by column: with row groups of hundreds of megabytes, batche
 
 import numbers
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from oneof.data.files.hugging_face import dataset_table, is_dataset
 from oneof.data.files.source import (
     Chunk,
     TableSource,
+    Unreadable,
     as_doubles,
     as_floats,
     days,
@@ -35,6 +36,8 @@ from oneof.data.roles import Kind, check_column
 from oneof.storage.regular import check_regular
 
 _ROWS_PER_PIECE = 1 << 16
+_MAX_ROUNDING = 1e-4  # of the range of a column: what single precision may lose
+_MAX_SIZE_BY_RANGE = 1000  # of numbers that single precision holds well enough without a closer look
 _TEXT_SAMPLE = 1000  # texts that decide whether a column holds dates
 Cells = dict[str, list[Any]]  # by column
 
@@ -70,18 +73,16 @@ def open_table(table: Any) -> TableSource:
 
 def _interchanged(frame: Any) -> pa.Table | None:
     """Return a frame of another library as an Arrow table; None if it has none of the protocols."""
-    if hasattr(frame, "__arrow_c_stream__"):
-        table = pa.table(frame)
-    elif hasattr(frame, "to_arrow"):
-        table = frame.to_arrow()
-    elif hasattr(frame, "__dataframe__"):
-        from pyarrow.interchange import from_dataframe
+    with translate_arrow_errors("the frame"):
+        if hasattr(frame, "__arrow_c_stream__"):
+            return pa.table(frame)
+        if hasattr(frame, "to_arrow"):
+            return frame.to_arrow()
+        if hasattr(frame, "__dataframe__"):
+            from pyarrow.interchange import from_dataframe
 
-        table = from_dataframe(frame)
-    else:
-        return None
-    fields = [field.with_type(_with_offsets(field.type)) for field in table.schema]
-    return table.cast(pa.schema(fields))
+            return from_dataframe(frame)
+    return None
 
 
 def _with_offsets(kind: pa.DataType) -> pa.DataType:
@@ -142,6 +143,9 @@ def _arrow(table: pa.Table) -> TableSource:
                 yield name, row, values
                 row += len(values)
 
+    fields = [field.with_type(_with_offsets(field.type)) for field in table.schema]
+    if fields != list(table.schema):
+        table = table.cast(pa.schema(fields))
     kinds = {}
     for name, column in zip(table.column_names, table.columns, strict=True):
         kinds[name] = kind_of(column.type, column[:_TEXT_SAMPLE].combine_chunks())
@@ -166,10 +170,18 @@ def _pandas(frame: Any) -> TableSource:
 
 def _as_arrow(column: Any) -> pa.Array:
     """Return a column of pandas as Arrow has it; objects of several kinds become text, as they would be in a file."""
+    if column.dtype.kind == "c":  # Arrow has no complex numbers
+        raise Unreadable(f"columns must hold real numbers; got {column.dtype}.")
+    if hasattr(column, "sparse"):
+        column = column.sparse.to_dense()
+    elif hasattr(column, "dt") and hasattr(column.dt, "to_timestamp"):  # periods
+        column = column.dt.to_timestamp()
     try:
         values = pa.array(column, from_pandas=True)
-    except (pa.ArrowException, TypeError, ValueError):
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
         cells = column[~column.isna()]
+        if all(isinstance(cell, (list, tuple, set, frozenset)) for cell in cells):
+            return pa.array(cells.map(list).reindex(column.index), from_pandas=True)
         if not all(isinstance(cell, (str, numbers.Number)) for cell in cells):
             raise
         values = pa.array(cells.map(str).reindex(column.index), pa.string(), from_pandas=True)
@@ -182,20 +194,24 @@ def _pandas_kind(column: Any) -> Kind:
     """Return what a column of pandas holds."""
     from pandas.api.types import is_numeric_dtype
 
-    if is_numeric_dtype(column.dtype):
+    if is_numeric_dtype(column.dtype) and column.dtype.kind != "c":
         return "number"
     try:
         values = _as_arrow(column)
-    except (pa.ArrowException, TypeError, ValueError):
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
         return "other"
     return kind_of(values.type, values[:_TEXT_SAMPLE])
 
 
-def read_numbers(source: TableSource, numbers: list[str], others: list[str]) -> tuple[NDArray[np.float32], Cells]:
+def read_numbers(
+    source: TableSource, numbers: list[str], others: list[str], origins: Mapping[str, float] | None = None
+) -> tuple[NDArray[np.float32], Cells]:
     """Read columns of numbers and dates as x [n, d], chunk by chunk into one array, and the other columns as lists.
 
-    A missing number becomes NaN, a date the number of days since 1970.
+    A missing number becomes NaN, a date the number of days since 1970. What `origins` has for a column is subtracted.
     """
+    if origins is None:
+        origins = {}
     try:
         x = np.empty((source.rows, len(numbers)), dtype=np.float32)
     except (MemoryError, ValueError) as error:
@@ -220,6 +236,8 @@ def read_numbers(source: TableSource, numbers: list[str], others: list[str]) -> 
         else:
             cleaned = without_blanks(values)
         floats = as_doubles(cleaned).to_numpy(zero_copy_only=False)
+        if name in origins:
+            floats = floats - origins[name]
         x[row:end, column[name]] = as_floats(floats, where, first=row_in_file, gaps=True)
     if len(set(ends.values())) > 1:
         raise ValueError(
@@ -227,6 +245,39 @@ def read_numbers(source: TableSource, numbers: list[str], others: list[str]) -> 
         )
     x.resize((max(ends.values(), default=source.rows), len(numbers)), refcheck=False)
     return x, lists
+
+
+def subtract_origins(source: TableSource, numbers: list[str], x: NDArray[np.float32]) -> dict[str, float]:
+    """Subtract from columns of x [n, d], whose differences single precision has swallowed, their smallest value, and return it.
+
+    Such columns are times in milliseconds, or moments of a day as days since 1970.
+    """
+    origins = {}
+    for j, name in enumerate(numbers):
+        values = x[:, j]
+        if not len(values) or np.isnan(values).all():
+            continue
+        low = float(np.nanmin(values))
+        high = float(np.nanmax(values))
+        size = max(abs(low), abs(high))
+        if size <= _MAX_SIZE_BY_RANGE * (high - low) or size < 1:
+            continue
+        exact = _read_exactly(source, name)
+        spread = float(np.nanmax(exact) - np.nanmin(exact))
+        if spread > 0 and np.nanmax(np.abs(exact - exact.astype(np.float32))) > _MAX_ROUNDING * spread:
+            origins[name] = float(np.nanmin(exact))
+            x[:, j] = exact - origins[name]
+    return origins
+
+
+def _read_exactly(source: TableSource, name: str) -> NDArray[np.float64]:
+    """Return a column of numbers or dates [n] in double precision."""
+    parts = []
+    for _, first_row, values in source.chunks([name], []):
+        if source.kinds[name] == "date":
+            values = days(values, f"{source.name}, column {name!r}", source.first_row + first_row)
+        parts.append(as_doubles(without_blanks(values)).to_numpy(zero_copy_only=False))
+    return np.concatenate(parts)
 
 
 def _objects(values: pa.Array) -> list[Any]:

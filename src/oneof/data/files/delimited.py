@@ -8,7 +8,16 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.csv
 
-from oneof.data.files.source import Chunk, TableSource, Unreadable, kind_of, translate_arrow_errors, wrong_cell
+from oneof.data.files.source import (
+    GAP_SPELLINGS,
+    Chunk,
+    TableSource,
+    Unreadable,
+    kind_of,
+    translate_arrow_errors,
+    wrong_cell,
+)
+from oneof.data.roles import Kind
 from oneof.storage.regular import check_regular
 from oneof.storage.sheets import as_written
 
@@ -26,7 +35,11 @@ def open_delimited(path: Path) -> TableSource:
     Whole numbers are read as floats, since a later block may have fractions.
     """
     schema = _read_schema(path)
-    kinds = {field.name: kind_of(field.type, None) for field in schema}  # Arrow has looked for dates by itself
+    kinds: dict[str, Kind] = {}
+    for field in schema:  # Arrow has looked for dates by itself
+        kinds[field.name] = kind_of(field.type, None)
+        if pa.types.is_time(field.type):  # Arrow cannot read 20:09 as a number
+            kinds[field.name] = "text"
     is_boolean = {field.name: pa.types.is_boolean(field.type) for field in schema}
 
     def type_of_number(name: str) -> pa.DataType:
@@ -46,7 +59,20 @@ def open_delimited(path: Path) -> TableSource:
                     values = as_written(values)
                 yield name, row, values
 
-    return TableSource(str(path), schema.names, kinds, 0, chunks)
+    return TableSource(str(path), _names(schema), kinds, 0, chunks)
+
+
+def _names(schema: pa.Schema) -> list[str]:
+    """Return the names of the columns, with at most one of those that separators at the end of every line make."""
+    names: list[str] = []
+    has_unnamed = False
+    for field in schema:
+        if field.name == "" and pa.types.is_null(field.type):
+            if has_unnamed:
+                continue
+            has_unnamed = True
+        names.append(field.name)
+    return names
 
 
 def _read_schema(path: Path) -> pa.Schema:
@@ -93,6 +119,8 @@ def _reader(path: Path, types: dict[str, pa.DataType], block_size: int) -> Itera
     check_encoding(path)
     form = pa.csv.ParseOptions(delimiter=_delimiter(path), newlines_in_values=True)
     convert = pa.csv.ConvertOptions(column_types=types, include_columns=list(types))
+    if types:  # once the type of every column is known, these texts are gaps in columns of numbers
+        convert.null_values = GAP_SPELLINGS
     options = pa.csv.ReadOptions(use_threads=False, block_size=block_size)
     try:
         # One thread: only then does a ragged row come with its number.
@@ -149,7 +177,7 @@ def _explain(path: Path, message: str, types: dict[str, pa.DataType]) -> str:
         return f"{path} must have at least one row; it is empty."
     if re.search("conversion error to (double|bool)", message):
         # Arrow names neither column nor row of a cell that is no number: read the columns again, as text, to find it.
-        numbers = [name for name, kind in types.items() if kind != pa.string()]
+        numbers = [name for name, kind in types.items() if pa.types.is_floating(kind)]
         wrong = wrong_cell(open_delimited(path), numbers)
         if wrong is not None:
             name, row, cell = wrong

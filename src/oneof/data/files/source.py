@@ -17,6 +17,45 @@ from oneof.data.roles import Kind
 LARGEST_FEATURE = 1e30
 """In size. Float32 holds larger numbers, but neither their sums nor their differences."""
 _NULLS = tuple(pa.csv.ConvertOptions().null_values)  # texts that mean a missing value, such as "NA"
+# Texts that people write for a missing value among numbers or dates, in lower case. In a column of texts they are values like others.
+_GAPS = frozenset(
+    {
+        "?",
+        "??",
+        "-",
+        "--",
+        "---",
+        "\u2013",
+        "\u2014",
+        ".",
+        "..",
+        "...",
+        "*",
+        "n.a.",
+        "n.a",
+        "na",
+        "n/a",
+        "none",
+        "nil",
+        "null",
+        "nan",
+    }
+    | {
+        "nat",
+        "<na>",
+        "<null>",
+        "missing",
+        "unknown",
+        "not available",
+        "not applicable",
+        "no data",
+        "(blank)",
+        "(empty)",
+    }
+    | {"unbekannt", "k.a.", "k. a.", "keine angabe"}
+    | {"#n/a", "#value!", "#ref!", "#div/0!", "#name?", "#num!", "#null!"}
+)
+GAP_SPELLINGS = sorted({*_NULLS, *_GAPS, *map(str.upper, _GAPS), *map(str.capitalize, _GAPS)})
 _SECONDS_PER_DAY = 86_400
 _UNITS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 # Of ISO dates written as text: microseconds reach further, nanoseconds keep more digits.
@@ -69,6 +108,8 @@ def kind_of(kind: pa.DataType, sample: pa.Array | None) -> Kind:
     if types.is_null(kind):
         return "blank"
     if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind) or types.is_boolean(kind):
+        return "number"
+    if types.is_time(kind) or types.is_duration(kind):
         return "number"
     if types.is_date(kind) or types.is_timestamp(kind):
         return "date"
@@ -125,10 +166,10 @@ def is_text(kind: pa.DataType) -> bool:
 
 
 def without_blanks(values: pa.Array) -> pa.Array:
-    """Replace texts that mean a missing value, such as "NA", by null."""
+    """Replace texts that mean a missing value, such as "NA" and "?", by null."""
     if not is_text(values.type):
         return values
-    is_null = pa.compute.is_in(values, pa.array(_NULLS, values.type))
+    is_null = pa.compute.is_in(values, pa.array(GAP_SPELLINGS, values.type))
     return pa.compute.if_else(is_null, None, values)
 
 
@@ -163,7 +204,15 @@ def days(values: pa.Array, where: str, first_row: int) -> pa.Array:
 
 
 def as_doubles(values: pa.Array) -> pa.Array:
-    """Cast numbers, or texts that hold numbers, to float64; whole numbers above 2**53 are rounded, as in Python."""
+    """Cast numbers, or texts that hold numbers, to float64; whole numbers above 2**53 are rounded, as in Python.
+
+    Times of day and durations become hours.
+    """
+    if pa.types.is_time(values.type) or pa.types.is_duration(values.type):
+        units_per_hour = 3600 * _UNITS_PER_SECOND[values.type.unit]
+        if values.type.bit_width == 32:
+            values = values.cast(pa.int32())
+        return pa.compute.divide(as_doubles(values.cast(pa.int64())), float(units_per_hour))
     return pa.compute.cast(values, pa.float64(), safe=False)
 
 
@@ -189,9 +238,14 @@ def is_blank(text: str) -> bool:
     return text in _NULLS
 
 
+def is_gap(text: str) -> bool:
+    """Return whether a text means a missing value among numbers or dates, as "NA", "?" and "-" do."""
+    return text in _NULLS or text.casefold() in _GAPS
+
+
 def is_number(cell: Any) -> bool:
     """Return whether a cell is blank, a number, or a number written as text."""
-    if cell is None or cell in _NULLS:
+    if cell is None or (isinstance(cell, str) and is_gap(cell)):
         return True
     try:
         float(cell)
