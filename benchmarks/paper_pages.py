@@ -13,7 +13,7 @@ from oneof_paper.experiments import CHARACTERISTICS, TABLES, WIDE_SEEDS
 from oneof_paper.typeset import typeset
 
 ROOT = Path(__file__).parents[1]
-FILES = ("tables", "wide_grid", "images")  # of rows, in results/
+FILES = ("tables.jsonl", "wide_grid_*.jsonl", "images.jsonl")  # of rows, in results/
 SEEDS = range(100, 110)
 FRESH = range(130, 140)  # which nothing was ever chosen on
 MAKERS = {
@@ -39,8 +39,9 @@ FIGURES = {
 def read_rows() -> list[Row]:
     """Read the rows of all tables."""
     rows = []
-    for name in FILES:
-        rows += read(ROOT / f"results/{name}.jsonl")
+    for pattern in FILES:
+        for path in sorted((ROOT / "results").glob(pattern)):
+            rows += read(path)
     return rows
 
 

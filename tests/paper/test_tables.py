@@ -16,6 +16,7 @@ import pytest
 import readme
 import torch
 from commands import call
+from paper_pages import read_rows
 from scipy.io import savemat
 
 import oneof_paper.compute_rows as compute_rows_module
@@ -267,7 +268,7 @@ def test_a_table_fits_a_terminal_and_every_cell_has_rows_or_a_reason(number, mon
         main()
     out = capsys.readouterr().out
     assert max(map(len, out.splitlines())) <= 80
-    rows = [row for name in ("tables", "images", "wide_grid") for row in read(ROOT / f"results/{name}.jsonl")]
+    rows = read_rows()
     scores = tables.scores_of(number, TABLES[number], rows, range(100, 110))
     some = tables.lines(number, TABLES[number], scores, TABLES[number].datasets, list(TABLES[number].systems))
     empty = [line for line in some if not line.ours]

@@ -13,7 +13,9 @@ from oneof_paper.compute_rows import Cell
 from oneof_paper.experiments import REAL, TABLES, WIDE, wide_systems
 
 RESULTS = Path(__file__).parents[2] / "results"
-ROWS = [*read(RESULTS / "tables.jsonl"), *read(RESULTS / "wide_grid.jsonl")]
+ROWS = read(RESULTS / "tables.jsonl")
+for path in RESULTS.glob("wide_grid_*.jsonl"):
+    ROWS += read(path)
 
 
 @dataclass(frozen=True)
