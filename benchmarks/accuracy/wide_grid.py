@@ -3,6 +3,7 @@
     python benchmarks/accuracy/wide_grid.py lost msrcv2 --processes 14 --seeds 400-409
     python benchmarks/accuracy/wide_grid.py malagasy-rebuilt birdsong --device cuda --systems RC CAVL LWS
     python benchmarks/accuracy/wide_grid.py lost birdsong --claims /tmp/taken --limit-seconds 500 --rows /tmp/1.jsonl
+    python benchmarks/accuracy/wide_grid.py msrcv2 --systems RC+POP --above-the-edge
     python benchmarks/accuracy/wide_grid.py --merge new.jsonl
 
 On a GPU all trials of a system are one stack; on a CPU every seed is a job of its own. Rows are written when a job ends: those of a data
@@ -26,18 +27,20 @@ from oneof.storage.files import atomic_write
 from oneof.storage.rows import Row, append, read
 from oneof_paper.compute_rows import Cell, Job, compute_rows, missing_cells, run_in_processes, split_by_seed
 from oneof_paper.data.catalogue import data_folder, load
-from oneof_paper.experiments import WIDE, wide_systems
+from oneof_paper.experiments import ABOVE_WIDE, WIDE, Protocol, wide_systems
 
 KEY = ("kind", "setting", "rule", "seed")  # tells two rows apart
 
 
-def wanted_cells(datasets: Sequence[str], titles: Sequence[str] | None, seeds: tuple[int, ...]) -> list[Cell]:
+def wanted_cells(
+    datasets: Sequence[str], titles: Sequence[str] | None, seeds: tuple[int, ...], protocol: Protocol = WIDE
+) -> list[Cell]:
     """Return the cells of these data sets and systems (None: all), system by system."""
     cells = []
     for system in wide_systems():
         if titles is not None and system.title not in titles:
             continue
-        cells += [Cell(dataset, system, WIDE, seeds) for dataset in datasets]
+        cells += [Cell(dataset, system, protocol, seeds) for dataset in datasets]
     return cells
 
 
@@ -147,6 +150,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--known", type=Path, nargs="+", default=[], help="further files whose rows are done")
     parser.add_argument("--seeds", default="400-409", help="first and last, such as 400-409")
     parser.add_argument("--systems", nargs="+", help="titles; default: all")
+    parser.add_argument(
+        "--above-the-edge",
+        action="store_true",
+        help="the two learning rates above the grid's largest, in place of the grid",
+    )
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--processes", type=int, help="on a CPU; 0: one for each core; default: this one alone")
     parser.add_argument("--claims", type=Path, help="folder where programs that share the jobs mark what they took")
@@ -162,7 +170,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.error("--processes is for a CPU and without --claims; start several programs instead.")
     torch.set_num_threads(1)
     first, last = map(int, options.seeds.split("-"))
-    wanted = wanted_cells(options.datasets, options.systems, tuple(range(first, last + 1)))
+    protocol = ABOVE_WIDE if options.above_the_edge else WIDE
+    wanted = wanted_cells(options.datasets, options.systems, tuple(range(first, last + 1)), protocol)
     paths = {dataset: options.rows or file_of(dataset) for dataset in options.datasets}
     cells = missing_cells(wanted, read_all([*dict.fromkeys(paths.values()), *options.known]))
     if options.processes is not None:

@@ -11,7 +11,7 @@ import wide_grid
 from oneof.storage.rows import append, read
 from oneof.training.checks import check_rule
 from oneof_paper.compute_rows import Cell
-from oneof_paper.experiments import WIDE, wide_systems
+from oneof_paper.experiments import ABOVE_WIDE, WIDE, wide_systems
 
 
 def rows_of(cell: Cell) -> list[dict]:
@@ -99,6 +99,16 @@ def test_rows_of_another_machine_are_merged_once(tmp_path, capsys):
     wide_grid.main(["--rows", str(old), "--merge", str(new)])
     assert [row["seed"] for row in read(old)] == [400, 400, 401, 401]
     assert "had 2 rows and has 4" in capsys.readouterr().out
+
+
+def test_the_rates_above_the_grid_are_cells_of_their_own(jobs, tmp_path):
+    command = ["lost", "--systems", "CC", "--seeds", "400-400", "--rows", str(tmp_path / "rows.jsonl")]
+    wide_grid.main(command)
+    wide_grid.main([*command, "--above-the-edge"])
+    wide_grid.main([*command, "--above-the-edge"])
+    assert len(jobs) == 2
+    assert len({row["setting"] for row in read(tmp_path / "rows.jsonl")}) == 2
+    assert min(ABOVE_WIDE.lr) > max(WIDE.lr)
 
 
 def test_rows_of_a_set_go_to_its_file(jobs, tmp_path, monkeypatch):
