@@ -239,11 +239,11 @@ def _clpl_on_softmax(place: Place, book: Book) -> Explanation | None:
     line = place.line
     if line.system.removesuffix("+POP") != "CLPL" or not line.name.startswith("cifar"):
         return None
-    text = "The paper's code takes CLPL on the softmax, ours on raw scores, as Cour et al. do."
-    on_softmax = book.mean(1, "cifar10", "CLPL", SOFTMAX)
+    text = "The released code takes CLPL on the softmax, ours on raw scores, as Cour et al. do."
+    on_softmax = book.mean(place.table, line.name, line.system, SOFTMAX)
     if on_softmax is None:
-        return Explanation(f"{text} Not run: CLPL on the softmax.", NO_EXPERIMENT)
-    return judged(place, {"on the softmax, CIFAR-10 with all views": on_softmax}, f"{text} ")
+        return Explanation(f"{text} Not run: {line.system} on the softmax.", NO_EXPERIMENT)
+    return judged(place, {SOFTMAX: on_softmax}, f"{text} ")
 
 
 def _one_plain_view(place: Place, book: Book) -> Explanation | None:

@@ -22,7 +22,7 @@ HEADS = {name: criterion.title for name, criterion in CRITERIA.items()} | {"last
 WIDE_GRID = f"{len(WIDE.grid)} settings"  # what differs from the usual search, in lines and keys
 REBUILT = "rebuilt"  # Malagasy, made anew from its source
 IN_STEPS = "200 epochs in steps"  # the released code's schedule
-SOFTMAX = "on the softmax"  # CLPL, as the paper's code has it
+SOFTMAX = "on the softmax"  # CLPL, as the released code has it
 CROSS_ENTROPY = "as cross-entropy"  # LW, of which the sigmoid form is the usual one
 FORMS_OF_POP = {  # by how titles end
     " as printed": "Algorithm 1",
@@ -177,7 +177,7 @@ def _line_of_image_row(row: Row, number: int) -> tuple[str, str] | None:
     system = row["system"]
     if is_bare and system == "POP":
         system = "PRODEN+POP"
-    system = system.removesuffix(" (softmax)").removesuffix(" (cross-entropy)")
+    system = system.replace(" (softmax)", "").replace(" (cross-entropy)", "")
     return "/".join([row["dataset"], *_differences(row, bases)]), system + suffixes[schedule]
 
 
@@ -209,7 +209,7 @@ def _differences(row: Row, bases: Sequence[str]) -> list[str]:
         differences.append("one plain view")
     if system in ("RCR", "PiCO", "VALEN") and "authors" not in bases:
         differences.append("settings of the others")
-    if system == "CLPL (softmax)":
+    if system.startswith("CLPL (softmax)"):
         differences.append(SOFTMAX)
     if system == "LWS (cross-entropy)":
         differences.append(CROSS_ENTROPY)

@@ -469,6 +469,15 @@ def test_rows_on_images_say_what_differs_from_the_paper(system, variant, epochs,
     assert found == ({line} if line else set())
 
 
+def test_a_loss_on_the_softmax_with_pop_stands_beside_the_same_on_raw_scores():
+    row = {
+        "dataset": "cifar10", "difficulty": "saturated", "system": "CLPL (softmax)+POP", "variant": "bare-last", "epochs": 100,
+        "seed": 100, "accuracy": 0.9, "by_oracle": {"accuracy": 0.8},
+    }  # fmt: skip
+    found = {key[:2] for key in tables.scores_of(3, TABLES[3], [row], [100])}
+    assert found == {("cifar10/on the softmax", "CLPL+POP")}
+
+
 def test_the_three_pops_are_named_by_what_they_are():
     names = [
         tables.Line("lost", title, {}, None).system_title for title in ("POP", "POP as printed", "POP as released")
