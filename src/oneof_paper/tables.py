@@ -11,7 +11,18 @@ from oneof.metrics import CRITERIA
 from oneof.storage.rows import Row
 from oneof_paper.compute_rows import Cell
 from oneof_paper.data.catalogue import NAMED
-from oneof_paper.experiments import FLAT, LATE, QUICK, REAL, TABULAR, WIDE, WIDE_SEEDS, PaperTable, wide_systems
+from oneof_paper.experiments import (
+    FLAT,
+    LATE,
+    QUICK,
+    REAL,
+    TABULAR,
+    WIDE,
+    WIDE_SEEDS,
+    PaperTable,
+    Protocol,
+    wide_systems,
+)
 from oneof_paper.images import EPOCHS
 from oneof_paper.paired_tests import Paired, holm, paired
 from oneof_paper.printed import Printed, errata, printed
@@ -101,7 +112,7 @@ def scores_of(number: int, table: PaperTable, rows: Iterable[Row], seeds: Iterab
 
 def lines_by_setting(table: PaperTable) -> dict[str, tuple[str, str]]:
     """Return the data set and the title of the system of each cell whose settings are searched, by the digest in its rows."""
-    return {**_usual_lines(table), **_wide_lines(table)}
+    return {**_usual_lines(table), **wide_lines(table, WIDE)}
 
 
 def _usual_lines(table: PaperTable) -> dict[str, tuple[str, str]]:
@@ -117,8 +128,8 @@ def _usual_lines(table: PaperTable) -> dict[str, tuple[str, str]]:
     return by_setting
 
 
-def _wide_lines(table: PaperTable) -> dict[str, tuple[str, str]]:
-    """Return the lines of the wide grid."""
+def wide_lines(table: PaperTable, protocol: Protocol) -> dict[str, tuple[str, str]]:
+    """Return the lines of the wide grid by the digests that its cells have with a protocol: WIDE, or ABOVE_WIDE."""
     titles = {system.title for system in table.systems.values()}
     keys = {dataset: f"{dataset}/{WIDE_GRID}" for dataset in table.datasets if dataset in REAL}
     if "malagasy" in keys:
@@ -134,7 +145,7 @@ def _wide_lines(table: PaperTable) -> dict[str, tuple[str, str]]:
         if usual_title not in titles:
             continue
         for dataset, key in keys.items():
-            by_setting[Cell(dataset, system, WIDE, ()).setting] = (key, title)
+            by_setting[Cell(dataset, system, protocol, ()).setting] = (key, title)
     return by_setting
 
 
