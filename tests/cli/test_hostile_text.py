@@ -69,7 +69,7 @@ def test_cells_that_a_spreadsheet_would_run_are_harmless_and_read_back_equal(tmp
 
 def test_a_label_that_holds_the_separator_is_refused(tmp_path):
     with pytest.raises(
-        ValueError, match=r"labels in a CSV must not hold '\|', which separates them; got 'a\|b'\. Write \.parquet"
+        ValueError, match=r"labels in a CSV must not hold '\|', which divides them; got 'a\|b'\. Write \.parquet"
     ):
         write_sheet(pa.table({"kept": [["a|b", "c"]]}), tmp_path / "sheet.csv")
     assert list(tmp_path.iterdir()) == []
@@ -123,7 +123,7 @@ def test_what_unpacks_to_too_much_is_refused_unless_it_is_trusted(tmp_path):
     path.write_bytes(gzip.compress(text))
     np.savez_compressed(tmp_path / "bomb.npz", x=np.zeros((2000, 100)), candidates=np.ones((2000, 2)))
     for file in (path, tmp_path / "bomb.npz"):
-        with pytest.raises(ValueError, match=r"a compressed file must not hold more than 0\.001 GB; .*give --unpacked"):
+        with pytest.raises(ValueError, match=r"a compressed file must not hold more than 0\.001 GB; .*say --unpacked"):
             read_table(file, ColumnRoles(unpacked=0.001))
     assert len(read_table(path).columns) == 400_000
     with pytest.raises(ValueError, match="unpacked must be positive; got 0"):

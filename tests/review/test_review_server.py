@@ -191,7 +191,7 @@ def test_the_page_and_the_rows_need_the_token(server: ReviewServer) -> None:
         ({"kind": "label", "labels": []}, "labels must fit"),
         ({"kind": "set", "labels": []}, "labels must fit"),
         ({"kind": "none", "labels": ["x" * 201]}, "labels must fit"),
-        ({"kind": "perhaps"}, "an answer must be one that the page sends; kind must be 'label' or"),
+        ({"kind": "perhaps"}, "an answer must be such as the page sends; kind must be 'label' or"),
         ({"row": 300}, "row must be one of the run's 300; got 300"),
         ({"row": -1}, "row must be one of"),
         ({"row": "7"}, "row must be a whole number"),

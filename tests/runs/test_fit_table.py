@@ -224,7 +224,7 @@ def test_gold_labels_that_no_set_holds_and_row_numbers_are_told() -> None:
     mixed = read_table(table, ColumnRoles(gold="gold"))
     said = collect_warnings(dataset_from_table(mixed, Path())[0], mixed, seed=0)
     assert said[-2:] == [
-        "columns that number the rows are left out: item. To use them beside the others, give --features '*' --features 'item'.",
+        "columns that number the rows are left out: item. To use them beside the others, say --features '*' --features 'item'.",
         "10 gold labels are in no set, the first in row 1: 'Fox'. Write them as the sets do. Did you mean 'fox'?",
     ]
 

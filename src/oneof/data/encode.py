@@ -554,7 +554,7 @@ def _learn_pixel_encoding(columns: Columns, roles: ColumnRoles, folder: Path) ->
     if others:
         raise ValueError(
             f"a network on pictures must learn from one column of them alone; {columns.source} has "
-            f"{', '.join(others)} beside {image!r}. Leave them out, or give --image-model NAME, which turns pictures "
+            f"{', '.join(others)} beside {image!r}. Leave them out, or say --image-model NAME, which turns pictures "
             "into numbers."
         )
     image_spec = learn_image_spec(image, columns.non_numeric[image], folder, roles.image_side)

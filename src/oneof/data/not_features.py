@@ -20,13 +20,13 @@ _EXACT = 2**24  # whole numbers that float32 can hold
 _SAMPLE = 1024  # rows that are checked for true labels
 _MIN_EXCESS = 10  # rows, more than by chance, that must agree with their set
 _REASONS = {  # what such columns are called, and what to do on the command line, or with a frame in Python
-    "text": ("columns of free text", "To use one, give --text NAME (by the words in it), or --category NAME.", "To use one, add numbers made from it, such as an embedding."),
-    "identifier": ("columns of identifiers (nearly every value is different)", "To use one, give --category NAME, or --text NAME if it is text.", "To use one whose values recur, give it the dtype 'category'."),
-    "pictures": ("columns that name pictures", "To learn from them, give --image NAME.", "To learn from them, use PartialLabelImageClassifier."),
+    "text": ("columns of free text", "To use one, say --text NAME (by the words in it), or --category NAME.", "To use one, add numbers made from it, such as an embedding."),
+    "identifier": ("columns of identifiers (nearly every value is different)", "To use one, say --category NAME, or --text NAME if it is text.", "To use one whose values recur, give it the dtype 'category'."),
+    "pictures": ("columns that name pictures", "To learn from them, say --image NAME.", "To learn from them, use PartialLabelImageClassifier."),
     "other": ("columns that hold neither numbers, dates nor text", "", ""),
     "blank": ("columns without a value", "", ""),
-    "row numbers": ("columns that number the rows", "To use them beside the others, give {flags}.", "To use them too, give X as an array."),
-    "truth": ("columns that look like true labels", "If they are, give --gold NAME; if they are features, give {flags}.", "If they are features, rename them."),
+    "row numbers": ("columns that number the rows", "To use them beside the others, say {flags}.", "To use them too, give X as an array."),
+    "truth": ("columns that look like true labels", "If they are, say --gold NAME; if they are features, say {flags}.", "If they are features, rename them."),
 }  # fmt: skip
 _SHORT_REASONS = {  # for the list of what became of each column
     "text": "free text, and no embedder for it is installed",

@@ -215,7 +215,7 @@ def _check_feature_kind(opened: TableSource, name: str, is_date: bool) -> None:
         _, row, value = non_number
         raise ValueError(
             f"column {name!r} must hold numbers, as in training; {opened.name}, row {opened.first_row + row} is {value!r}. "
-            "Correct the cell."
+            "Mend the cell."
         )
 
 

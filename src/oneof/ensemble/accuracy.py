@@ -160,7 +160,7 @@ def estimate_accuracy(evaluated: HeldOutEval) -> AccuracyEstimate:
 
     informative = evaluated.informative
     if len(informative.gold) and not _beats_shuffled_sets(informative):
-        reason = "predictions lie in the sets no more often than in shuffled sets"
+        reason = "predictions meet the sets no more often than they would meet shuffled sets"
         bound = _upper_bound(evaluated, 0.0)  # labels that such models find outside the sets show nothing
         return AccuracyEstimate("nothing learned", None, 0.0, bound, bound, covering, "candidate sets", reason)
 
@@ -288,11 +288,11 @@ def _obstacle_to_interval(evaluated: HeldOutEval) -> str | None:
     if evaluated.has_prior:
         return "the sets come from votes, counts or probabilities, which may share their errors"
     if m == 0:
-        return "every held-out set holds all labels"
+        return "every set that was held out is full"
     if m < MIN_HELD_OUT:
-        return f"only {m} held-out sets leave a label out"
+        return f"only {m} held-out sets say something"
     if evaluated.candidates.shape[1] == 2:
-        return "with two labels, how wrong ones come into sets cannot be tested"
+        return "of two labels, sets show nothing that could be tested"
     if n_ambiguous < MIN_AMBIGUOUS:
         return f"only {n_ambiguous} sets have several labels, too few to test how wrong ones come in"
     return None

@@ -261,7 +261,7 @@ def check_converged(learners: Sequence[FittedLearner], lrs: Sequence[float]) -> 
     if n_diverged:
         rates = ", ".join(str(lr) for lr in lrs)
         counts = f"{n_diverged} of {n_networks}"
-        raise ValueError(f"training diverged in {counts} networks. Lower lr (now {rates}), or scale the features.")
+        raise ValueError(f"training diverged in {counts} networks. Lower lr ({rates} now), or scale the features.")
 
 
 def _centre_on_device(values: NDArray[np.float64] | Tensor) -> tuple[Any, NDArray[np.float64] | None]:

@@ -264,7 +264,7 @@ class Review:
         """Write down an answer; return a note if another person or a new run was quicker, else an empty string."""
         misfit = find_schema_error(answer, _ANSWER)
         if misfit is not None:
-            raise ValueError(f"an answer must be one that the page sends; {misfit}. Reload the page.")
+            raise ValueError(f"an answer must be such as the page sends; {misfit}. Reload the page.")
         if not 0 <= answer["seconds"] < math.inf:
             raise ValueError(f"seconds must be a finite number from 0 on; got {answer['seconds']}. Reload the page.")
         if max(len(answer["id"]), len(answer["run"])) > MAX_ID_LENGTH:
@@ -313,8 +313,8 @@ class Review:
         has_control_character = any(category(character) == "Cc" for character in label)
         if has_control_character or _SEPARATOR in label:
             raise ValueError(
-                f"a new label must be text on one line without {_SEPARATOR!r}, which separates labels in CSV files; "
-                f"got {label!r}. Write it differently."
+                f"a new label must be text on one line without {_SEPARATOR!r}, which divides labels in CSV files; "
+                f"got {label!r}. Write it otherwise."
             )
 
     def _note(self, answer: dict[str, Any], who: str) -> str:

@@ -55,7 +55,7 @@ def dataset_from_table(
         unused = [*table.columns.names, *table.roles.categories]
         if unused:
             remarks.append(
-                f"columns beside the pictures are not learned from: {', '.join(unused)}. To use both, give --image-model patches."
+                f"columns beside the pictures are not learned from: {', '.join(unused)}. To use both, say --image-model patches."
             )
         if not stays_on_disk(len(table.columns), encoding.pixels[0], stream):
             pixel_file = None
@@ -65,7 +65,7 @@ def dataset_from_table(
         for model in models:
             if model == MODELS["image"]:
                 remarks.append(
-                    f"pictures are embedded by {model}. To train a network on them instead, give --architecture NAME."
+                    f"pictures are embedded by {model}. To train a network on them instead, say --architecture NAME."
                 )
         rows = encoding.encode(table.columns, folder=folder, cache=cache, named=models)
     if rows.fault:

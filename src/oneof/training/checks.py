@@ -23,7 +23,7 @@ def check_views(views: Any, device: torch.device) -> None:
     if views is None:
         return
     if not isinstance(views, Views):
-        raise TypeError(f"views must be made by oneof.data.augment.views, such as views('pop', 'mnist'); got {type(views).__name__}.")
+        raise TypeError(f"views must be such as oneof.data.augment.views('pop', 'mnist'); got {type(views).__name__}.")
     training_device = torch.empty(0, device=device).device  # with an index: "cuda" becomes "cuda:0"
     views_device = views.scale.device
     if training_device != views_device:
@@ -50,21 +50,21 @@ def check_images(x: Any, views: Views) -> None:
     if kind != "uint8":
         raise TypeError(f"{needed} {kind}. Bring the levels to 0 ... 255, round and convert them.")
     if len(shape) != 4:
-        raise ValueError(f"{needed} {shape}. For grey images [n, height, width], give x[:, None].")
+        raise ValueError(f"{needed} {shape}. Of grey images [n, height, width] give x[:, None].")
     if shape[1] != views.channels:
         raise ValueError(
             f"views must be for as many channels as x has; they are for {views.channels}, x is {shape}. "
-            "Put the channels first, or use the views of another data set."
+            "Put the channels first, or take the views of another data set."
         )
     if views.size is not None and shape[2:] != [views.size, views.size]:
         raise ValueError(
             f"views must be for images as large as x; they move pixels of {views.size} x {views.size}, x is {shape}. "
-            "Resize x, or use the views 'plain'."
+            "Resize x, or take the views 'plain'."
         )
     if min(shape[2:]) < views.smallest:
         raise ValueError(
             f"x must have at least {views.smallest} x {views.smallest} pixels for views that crop; got {shape}. "
-            "Use the views 'plain'."
+            "Take the views 'plain'."
         )
 
 
@@ -72,7 +72,7 @@ def check_like_trained(x: Any, shape: tuple[int, ...]) -> None:
     """Check that rows have the shape of those that were trained on."""
     shape_of_x = list(np.shape(x))
     if tuple(shape_of_x[1:]) != shape:
-        raise ValueError(f"x must be {_axes('n', shape)} as in training; got {shape_of_x}. Reshape it.")
+        raise ValueError(f"x must be {_axes('n', shape)} as in training; got {shape_of_x}. Bring it to that form.")
 
 
 def check_method(method: Method, views: Views | None, training: Training) -> None:
@@ -85,7 +85,7 @@ def check_method(method: Method, views: Views | None, training: Training) -> Non
     if n_views != method.views and not takes_any_number:
         if method.views == 1:
             needed = "1 view"
-            advice = "Use the views 'plain'."
+            advice = "Give the views 'plain'."
         else:
             needed = f"{method.views} views"
             advice = "Give views= for images; tables have one view."
@@ -213,7 +213,7 @@ def check_last_batch(module: nn.Module, shape: tuple[int, ...], rows: set[int], 
         advice = "Give more rows."
         for size in range(batch + 1, max(rows) + 2):
             if not _leaves_single_row(rows, size):
-                advice = f"Use batch={size}."
+                advice = f"Take batch={size}."
                 break
         raise ValueError(
             f"batch must not leave a single row over for a network with batch normalisation; {n_rows} rows in batches of "

@@ -229,7 +229,7 @@ def current_group(processes: int | None) -> ProcessGroup:
         try:
             fabric = _fabric(per_node, nodes)
         except RuntimeError as error:  # settings of SLURM that contradict each other
-            message = f"the processes that were started must form one group; {error} Or give n_jobs=1."
+            message = f"the processes that were started must form one group; {error} Or say n_jobs=1."
             raise ValueError(message) from error
         fabric.launch()
         atexit.register(_leave)

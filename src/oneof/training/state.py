@@ -331,7 +331,7 @@ def load(path: str | Path, network: Network | None = None) -> Fit:
     except (OSError, SafetensorError, LookupError, AttributeError, TypeError, ValueError, RuntimeError) as error:
         message = f"{path} must be a file that Fit.save wrote; it is not, or not whole ({error})."
         if network is None:
-            message += " If its network was your own, give network=."
+            message += " If its network was your own, say network=."
         raise ValueError(message) from error
 
 

@@ -290,7 +290,7 @@ def as_features(x: Any, dtype: torch.dtype, device: torch.device, views: Views |
         return as_tensor(x, dtype, device)
     if views is None and (x.dtype == torch.uint8 or device.type != "cpu"):
         got = f"{x.dtype} for {device}".removeprefix("torch.")
-        raise ValueError(f"a table on the disk must be float32 for the CPU; got {got}. For images, give views= too.")
+        raise ValueError(f"a table on the disk must be float32 for the CPU; got {got}. Of images give views= too.")
     return x
 
 
