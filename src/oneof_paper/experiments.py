@@ -168,7 +168,7 @@ def wide_systems() -> list[System]:
 
     LW has all forms of its loss. Algorithm 1 and the released code's POP start at epoch 20, as the released code does; RC has
     both too, and LW Algorithm 1, since with our POP they are far below print on MSRCv2. The released code resets weights of candidates,
-    and LW weighs all labels. RC has our POP from epoch 20 on as well: from epoch 80 on it often begins after the oracle's epoch.
+    and LW weighs all labels.
     """
     printed_from_20 = replace(PRINTED, warm_up=20)
     systems = _wide_losses(None, "")
@@ -178,7 +178,6 @@ def wide_systems() -> list[System]:
     systems += warm_up_systems(LATE).values()
     systems.append(System("RC+POP as printed", RC(), printed_from_20))
     systems.append(System("RC+POP as released", RC(), PopReleased()))
-    systems.append(System("RC+POP from epoch 20", RC(), replace(LATE, warm_up=20)))
     systems.append(System("LWS+POP as printed", LWS(), printed_from_20, FORMS_OF_LW))
     systems += ON_TABLES.values()
     return systems

@@ -173,6 +173,21 @@ def test_systems_without_rows_on_malagasy_rebuilt_are_named():
     assert reproduced.malagasy(Book([], {2: lines})).endswith("Not run: VALEN.")
 
 
+def test_on_malagasy_rebuilt_proden_has_the_same_seeds_beside_each_system():
+    setting_of = {}
+    for system in wide_systems():
+        setting_of[system.title] = Cell("malagasy-rebuilt", system, WIDE, ()).setting
+    rows = []
+    for title, seed, accuracy in (("PRODEN", 400, 0.7), ("PRODEN", 401, 0.8), ("CC", 401, 0.9)):
+        rows.append({"setting": setting_of[title], "rule": "oracle", "seed": seed, "accuracy": accuracy})
+    lines = []
+    for system, seeds in (("PRODEN", 2), ("CC", 1)):
+        lines.append(line("malagasy/rebuilt/60 settings", system, 75, seeds))
+    text = reproduced.malagasy(Book(rows, {2: lines}))
+    assert "| PRODEN |  | 75.00 ± 0.00 | 75.00 | 60.00 | 2 |" in text
+    assert "| CC |  | 75.00 | 80.00 | 60.00 | 1 |" in text
+
+
 def test_empty_cells_of_several_tables_stand_together():
     def empty(dataset: str, system: str) -> Line:
         return Line(dataset, system, {}, PAPER)
