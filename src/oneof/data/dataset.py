@@ -94,9 +94,8 @@ class Dataset:
     groups: NDArray[Any]  # [n] rows of one group stay on one side of every split
     observed: BoolArray  # [n] False where features hold nothing: an unreadable picture; with votes, also an empty row
     reviewed_sets: BoolArray  # [n, c] the sets after a review; the candidates where nobody decided
-    audit_labels: (
-        IntArray  # [n] labels from the review of rows drawn at random, which measure accuracy; UNKNOWN elsewhere
-    )
+    # [n] labels from the review of rows drawn at random, which measure accuracy; UNKNOWN elsewhere
+    audit_labels: IntArray
     votes: VoteEvidence | None  # votes, counts or probabilities, which resolve labels together with the learners
     ballots: pa.Array | None  # [n] the votes on each row, as they are shown to a person
 
