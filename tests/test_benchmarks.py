@@ -40,6 +40,12 @@ def test_every_file_of_results_is_named_somewhere():
     assert [path.name for path in results if path.name not in everything] == []
 
 
+def test_no_file_of_results_is_large():
+    """A file of four million bytes or more is split by a rule that its index names, such as one file for each data set."""
+    sizes = {path.name: path.stat().st_size for path in (ROOT / "results").rglob("*") if path.is_file()}
+    assert {name: size for name, size in sizes.items() if size >= 4_000_000} == {}
+
+
 def test_rows_and_pages_of_the_index_are_there():
     named = re.findall(r"`((?:results|docs)/[^`]+)`", INDEX)
     assert len(named) > 20

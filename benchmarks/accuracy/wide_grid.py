@@ -1,13 +1,15 @@
 """Compute rows of Tables 2, 4 and 5 on the real sets with the wide grid: 60 settings, LW in four forms.
 
-    python benchmarks/accuracy/wide_grid.py lost msrcv2 --processes 14 --rows results/wide_grid.jsonl --seeds 400-409
+    python benchmarks/accuracy/wide_grid.py lost msrcv2 --processes 14 --seeds 400-409
     python benchmarks/accuracy/wide_grid.py malagasy-rebuilt birdsong --device cuda --systems RC CAVL LWS
     python benchmarks/accuracy/wide_grid.py lost birdsong --claims /tmp/taken --limit-seconds 500 --rows /tmp/1.jsonl
-    python benchmarks/accuracy/wide_grid.py --merge new.jsonl --rows results/wide_grid.jsonl
+    python benchmarks/accuracy/wide_grid.py msrcv2 --systems RC+POP --above-the-edge
+    python benchmarks/accuracy/wide_grid.py --merge new.jsonl
 
-On a GPU all trials of a system are one stack; on a CPU every seed is a job of its own. Rows are written when a job ends, and seeds whose
-rows are in the file, or in one of --known, are not computed again. Programs that are given the same folder of --claims share the jobs;
-each writes rows to a file of its own. `benchmarks/reproduced.py` shows these rows.
+On a GPU all trials of a system are one stack; on a CPU every seed is a job of its own. Rows are written when a job ends: those of a data
+set to `results/wide_grid_NAME.jsonl`, or all to the file that --rows names. Seeds whose rows are there, or in a file of --known, are not
+computed again. Programs that are given the same folder of --claims share the jobs; each writes rows to a file of its own.
+`benchmarks/reproduced.py` shows these rows.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import argparse
 import json
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import torch
@@ -25,18 +27,20 @@ from oneof.storage.files import atomic_write
 from oneof.storage.rows import Row, append, read
 from oneof_paper.compute_rows import Cell, Job, compute_rows, missing_cells, run_in_processes, split_by_seed
 from oneof_paper.data.catalogue import data_folder, load
-from oneof_paper.experiments import WIDE, wide_systems
+from oneof_paper.experiments import ABOVE_WIDE, WIDE, Protocol, wide_systems
 
 KEY = ("kind", "setting", "rule", "seed")  # tells two rows apart
 
 
-def wanted_cells(datasets: Sequence[str], titles: Sequence[str] | None, seeds: tuple[int, ...]) -> list[Cell]:
+def wanted_cells(
+    datasets: Sequence[str], titles: Sequence[str] | None, seeds: tuple[int, ...], protocol: Protocol = WIDE
+) -> list[Cell]:
     """Return the cells of these data sets and systems (None: all), system by system."""
     cells = []
     for system in wide_systems():
         if titles is not None and system.title not in titles:
             continue
-        cells += [Cell(dataset, system, WIDE, seeds) for dataset in datasets]
+        cells += [Cell(dataset, system, protocol, seeds) for dataset in datasets]
     return cells
 
 
@@ -93,6 +97,31 @@ def claim_seeds(cell: Cell, folder: Path) -> tuple[int, ...]:
     return tuple(seeds)
 
 
+def file_of(dataset: str) -> Path:
+    """Return the file in which rows of a data set are kept."""
+    return Path(f"results/wide_grid_{dataset}.jsonl")
+
+
+def read_all(paths: Iterable[Path]) -> list[Row]:
+    """Return the rows of those of these files that exist."""
+    rows = []
+    for path in paths:
+        if path.exists():
+            rows += read(path)
+    return rows
+
+
+def merge(path: Path, new: Sequence[Row]) -> None:
+    """Put rows that a file lacks into it."""
+    old = read_all([path])
+    rows = merged(old, new)
+    with atomic_write(path) as file:
+        for row in rows:
+            line = json.dumps(row, separators=(",", ":"))  # a cell has the figures of 60 settings
+            file.write(f"{line}\n".encode())
+    print(f"{path} had {len(old)} rows and has {len(rows)}")
+
+
 def merged(old: Sequence[Row], new: Sequence[Row]) -> list[Row]:
     """Return the old rows, and of the new ones those that the old lack."""
     known = {_key(row) for row in old}
@@ -115,10 +144,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Compute the rows that are missing, or merge those of another machine."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("datasets", nargs="*", help="of the real sets, or malagasy-rebuilt")
-    parser.add_argument("--rows", type=Path, default=Path("results/wide_grid.jsonl"))
+    parser.add_argument(
+        "--rows", type=Path, help="a file for all rows; default: results/wide_grid_NAME.jsonl for each set"
+    )
     parser.add_argument("--known", type=Path, nargs="+", default=[], help="further files whose rows are done")
     parser.add_argument("--seeds", default="400-409", help="first and last, such as 400-409")
     parser.add_argument("--systems", nargs="+", help="titles; default: all")
+    parser.add_argument(
+        "--above-the-edge",
+        action="store_true",
+        help="the two learning rates above the grid's largest, in place of the grid",
+    )
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--processes", type=int, help="on a CPU; 0: one for each core; default: this one alone")
     parser.add_argument("--claims", type=Path, help="folder where programs that share the jobs mark what they took")
@@ -126,17 +162,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--programs", type=int, help="how many programs share the machine, for the rows")
     parser.add_argument("--commit", help="of the source, where git cannot say")
     parser.add_argument("--data-dir", help="default: ONEOF_DATA")
-    parser.add_argument("--merge", type=Path, help="rows of another machine, to put those that --rows lacks into it")
+    parser.add_argument(
+        "--merge", type=Path, help="rows of another machine, to put those that are missing to the others"
+    )
     options = parser.parse_args(arguments)
     if options.processes is not None and (options.claims or options.device != "cpu"):
         parser.error("--processes is for a CPU and without --claims; start several programs instead.")
     torch.set_num_threads(1)
     first, last = map(int, options.seeds.split("-"))
-    known = []
-    for path in [options.rows, *options.known]:
-        if path.exists():
-            known += read(path)
-    cells = missing_cells(wanted_cells(options.datasets, options.systems, tuple(range(first, last + 1))), known)
+    protocol = ABOVE_WIDE if options.above_the_edge else WIDE
+    wanted = wanted_cells(options.datasets, options.systems, tuple(range(first, last + 1)), protocol)
+    paths = {dataset: options.rows or file_of(dataset) for dataset in options.datasets}
+    cells = missing_cells(wanted, read_all([*dict.fromkeys(paths.values()), *options.known]))
     if options.processes is not None:
         computed = compute_in_processes(cells, options.processes, options.data_dir)
     else:
@@ -150,16 +187,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
         facts["programs"] = options.programs
     start = time.perf_counter()
     for cell, rows in computed:
-        append(options.rows, with_facts(rows, facts))
+        append(paths[cell.dataset], with_facts(rows, facts))
         seeds = f"{cell.seeds[0]}-{cell.seeds[-1]}"
         print(f"{time.perf_counter() - start:6.0f} s  {cell.dataset} {cell.system.title} {seeds}", flush=True)
     if options.merge:
-        rows = merged(known, read(options.merge))
-        with atomic_write(options.rows) as file:
-            for row in rows:
-                line = json.dumps(row, separators=(",", ":"))  # a cell has the figures of 60 settings
-                file.write(f"{line}\n".encode())
-        print(f"{options.rows} had {len(known)} rows and has {len(rows)}")
+        new: dict[Path, list[Row]] = {}
+        for row in read(options.merge):
+            new.setdefault(options.rows or file_of(row["dataset"]), []).append(row)
+        for path, rows in new.items():
+            merge(path, rows)
 
 
 if __name__ == "__main__":

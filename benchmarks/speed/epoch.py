@@ -44,7 +44,7 @@ SHAPES = {
     "mnist": (54_000, (1, 28, 28), LeNet()),
 }
 PASSES = 13
-LENGTH = 500  # epochs of the paper, of which the first are run
+LENGTH = 500  # epochs of POP's released code, of which the first are run
 
 
 def data(name: str, tiny: bool) -> tuple[np.ndarray, np.ndarray]:

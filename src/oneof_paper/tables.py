@@ -11,7 +11,18 @@ from oneof.metrics import CRITERIA
 from oneof.storage.rows import Row
 from oneof_paper.compute_rows import Cell
 from oneof_paper.data.catalogue import NAMED
-from oneof_paper.experiments import FLAT, LATE, QUICK, REAL, TABULAR, WIDE, WIDE_SEEDS, PaperTable, wide_systems
+from oneof_paper.experiments import (
+    FLAT,
+    LATE,
+    QUICK,
+    REAL,
+    TABULAR,
+    WIDE,
+    WIDE_SEEDS,
+    PaperTable,
+    Protocol,
+    wide_systems,
+)
 from oneof_paper.images import EPOCHS
 from oneof_paper.paired_tests import Paired, holm, paired
 from oneof_paper.printed import Printed, errata, printed
@@ -22,7 +33,7 @@ HEADS = {name: criterion.title for name, criterion in CRITERIA.items()} | {"last
 WIDE_GRID = f"{len(WIDE.grid)} settings"  # what differs from the usual search, in lines and keys
 REBUILT = "rebuilt"  # Malagasy, made anew from its source
 IN_STEPS = "200 epochs in steps"  # the released code's schedule
-SOFTMAX = "on the softmax"  # CLPL, as the paper's code has it
+SOFTMAX = "on the softmax"  # CLPL, as the released code has it
 CROSS_ENTROPY = "as cross-entropy"  # LW, of which the sigmoid form is the usual one
 FORMS_OF_POP = {" as printed": "Algorithm 1", " as released": "released code"}  # by how titles end
 Scores = Mapping[tuple[str, str, str], Mapping[int, float]]  # (data set, system, rule) -> seed -> accuracy in percent
@@ -97,7 +108,7 @@ def scores_of(number: int, table: PaperTable, rows: Iterable[Row], seeds: Iterab
 
 def lines_by_setting(table: PaperTable) -> dict[str, tuple[str, str]]:
     """Return the data set and the title of the system of each cell whose settings are searched, by the digest in its rows."""
-    return {**_usual_lines(table), **_wide_lines(table)}
+    return {**_usual_lines(table), **wide_lines(table, WIDE)}
 
 
 def _usual_lines(table: PaperTable) -> dict[str, tuple[str, str]]:
@@ -113,8 +124,8 @@ def _usual_lines(table: PaperTable) -> dict[str, tuple[str, str]]:
     return by_setting
 
 
-def _wide_lines(table: PaperTable) -> dict[str, tuple[str, str]]:
-    """Return the lines of the wide grid."""
+def wide_lines(table: PaperTable, protocol: Protocol) -> dict[str, tuple[str, str]]:
+    """Return the lines of the wide grid by the digests that its cells have with a protocol: WIDE, or ABOVE_WIDE."""
     titles = {system.title for system in table.systems.values()}
     keys = {dataset: f"{dataset}/{WIDE_GRID}" for dataset in table.datasets if dataset in REAL}
     if "malagasy" in keys:
@@ -130,7 +141,7 @@ def _wide_lines(table: PaperTable) -> dict[str, tuple[str, str]]:
         if usual_title not in titles:
             continue
         for dataset, key in keys.items():
-            by_setting[Cell(dataset, system, WIDE, ()).setting] = (key, title)
+            by_setting[Cell(dataset, system, protocol, ()).setting] = (key, title)
     return by_setting
 
 
@@ -173,7 +184,7 @@ def _line_of_image_row(row: Row, number: int) -> tuple[str, str] | None:
     system = row["system"]
     if is_bare and system == "POP":
         system = "PRODEN+POP"
-    system = system.removesuffix(" (softmax)").removesuffix(" (cross-entropy)")
+    system = system.replace(" (softmax)", "").replace(" (cross-entropy)", "")
     return "/".join([row["dataset"], *_differences(row, bases)]), system + suffixes[schedule]
 
 
@@ -205,7 +216,7 @@ def _differences(row: Row, bases: Sequence[str]) -> list[str]:
         differences.append("one plain view")
     if system in ("RCR", "PiCO", "VALEN") and "authors" not in bases:
         differences.append("settings of the others")
-    if system == "CLPL (softmax)":
+    if system.startswith("CLPL (softmax)"):
         differences.append(SOFTMAX)
     if system == "LWS (cross-entropy)":
         differences.append(CROSS_ENTROPY)
@@ -249,7 +260,7 @@ def _titles(table: PaperTable, systems: Sequence[str]) -> list[str]:
         if form:
             titles.append(f"{usual_title} as released")
         elif title.endswith("+POP") and f"{title} as printed" not in own_titles:
-            titles += [f"{title} as printed", f"{title} as released"]
+            titles += [f"{title}{ending}" for ending in FORMS_OF_POP]
     return titles
 
 

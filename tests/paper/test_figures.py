@@ -9,8 +9,11 @@ import matplotlib
 import numpy as np
 import pytest
 import torch
+from figures import RATES
+from paper_pages import FIGURES
 
 from oneof.metrics import purified_region
+from oneof.storage.rows import read
 
 ROOT = Path(__file__).parents[2]
 
@@ -34,6 +37,36 @@ def test_a_figure_is_written_twice_and_is_the_same_each_time(tmp_path):
     first, second = ((tmp_path / name / "region.svg").read_text() for name in ("one", "two"))
     assert first == second
     assert (tmp_path / "one/region.png").stat().st_size > 1000
+
+
+def mean_of(rows: list[dict], key: str, **wanted: object) -> float:
+    values = [row[key] for row in rows if all(row.get(name) == value for name, value in wanted.items())]
+    assert len(values) == 10
+    return float(np.mean(values))
+
+
+def test_what_the_page_says_of_figures_is_in_the_rows():
+    rows = read(ROOT / "results/figures.jsonl")
+    for row in rows:
+        if row["figure"] == "region":
+            row["end"] = row["region"][-1]
+    ends = {}
+    for dataset in ("lost", "mixture"):
+        for system in ("PRODEN", "PRODEN+POP"):
+            ends[dataset, system] = f"{mean_of(rows, 'end', figure='region', dataset=dataset, system=system):.2f}"
+    text = FIGURES["region"]
+    assert f"PRODEN's region ends at {ends['lost', 'PRODEN']}, POP's at {ends['lost', 'PRODEN+POP']}." in text
+    assert f"{ends['mixture', 'PRODEN+POP']} in place of {ends['mixture', 'PRODEN']}." in text
+    gains = {}
+    for rate in RATES:
+        for loss in ("PRODEN", "CC"):
+            plain = mean_of(rows, "accuracy", figure="sizes", rate=rate, system=loss)
+            gains[loss, rate] = 100 * (
+                mean_of(rows, "accuracy", figure="sizes", rate=rate, system=f"{loss} + POP") - plain
+            )
+    assert round(gains["PRODEN", RATES[-1]]) == 4
+    assert f"{max(gains['CC', rate] for rate in RATES):.1f} points above CC" in FIGURES["set-size"]
+    assert f"{-gains['CC', RATES[-1]]:.1f} below" in FIGURES["set-size"]
 
 
 def test_ranks_are_joined_where_they_cannot_be_told_apart():

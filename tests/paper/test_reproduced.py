@@ -10,6 +10,8 @@ from paper_pages import ROOT
 from reproduced import Book, Explanation, Place, cells_of_the_paper, count_explained, explanation
 
 from oneof.storage.rows import read
+from oneof_paper.compute_rows import Cell
+from oneof_paper.experiments import ABOVE_WIDE, WIDE, Protocol, wide_systems
 from oneof_paper.printed import Printed
 from oneof_paper.tables import IN_STEPS, WIDE_GRID, Line
 
@@ -100,7 +102,8 @@ def test_other_forms_of_pop_stand_beside_a_cell_below_print(monkeypatch):
     cell = line(f"msrcv2/{WIDE_GRID}", "RC+POP", 56)
     other = line(f"msrcv2/{WIDE_GRID}", "RC+POP as released", 59)
     edge = "The oracle takes the largest learning rate, 3, in 1 of 10 seeds."
-    assert explained(4, cell, other) == (f"RC+POP (released code): 59.0. {edge}", "explained")
+    reached = "Seeds at print or above: 0 of 3."
+    assert explained(4, cell, other) == (f"RC+POP (released code): 59.0. {edge} {reached}", "explained")
     assert explained(4, cell) == (edge, "no experiment")
 
 
@@ -112,6 +115,35 @@ def test_the_usual_grid_stands_beside_the_wide_one(monkeypatch):
     usual = explained(2, line("msrcv2", "VALEN", 54))
     assert usual.text.endswith("0.1, in 1 of 10 seeds. Not run: 60 settings.")
     assert usual.verdict == "no experiment"
+
+
+def row_of(protocol: Protocol, seed: int, **values: object) -> dict:
+    (system,) = [system for system in wide_systems() if system.title == "RC+POP"]
+    purify = {"warm_up": 80}
+    return {"setting": Cell("msrcv2", system, protocol, ()).setting, "seed": seed, "purify": purify, **values}
+
+
+def test_one_setting_for_all_seeds_has_the_best_mean_on_held_out_labels():
+    cell = line(f"msrcv2/{WIDE_GRID}", "RC+POP", 50, seeds=2)
+    rows = []
+    for seed, held_out in ((400, [0.9, 0.8, 0.1]), (401, [0.1, 0.8, 0.9])):
+        rows.append(row_of(WIDE, seed, kind="grid", best_oracle={"oracle": held_out, "accuracy": [0.5, 0.6, 0.7]}))
+    assert reproduced.with_one_setting(Place(4, cell), rows) == pytest.approx(60)
+    assert reproduced.with_one_setting(Place(4, cell), rows[:1]) is None
+    assert "One setting for all seeds: 60.0." in explained(4, cell, rows=rows).text
+
+
+def test_the_oracle_may_choose_larger_rates_than_the_grids():
+    cell = line(f"msrcv2/{WIDE_GRID}", "RC+POP", 50, seeds=2)
+    rows = []
+    for seed, larger in ((400, 0.9), (401, 0.7)):
+        rows.append(row_of(WIDE, seed, rule="oracle", oracle=0.8, accuracy=0.4, lr=3.0, epoch=80))
+        rows.append(row_of(ABOVE_WIDE, seed, rule="oracle", oracle=larger, accuracy=0.5, lr=10.0, epoch=81))
+    assert reproduced.with_larger_rates(Place(4, cell), rows) == pytest.approx(45)
+    assert reproduced.with_larger_rates(Place(4, cell), rows[:3]) is None
+    text = explained(4, cell, rows=rows).text
+    assert "Learning rates to 30: 45.0." in text
+    assert "Its epoch is before POP's first round in 2." in text
 
 
 def test_without_an_experiment_that_is_said():
@@ -139,6 +171,21 @@ def test_systems_without_rows_on_malagasy_rebuilt_are_named():
     for system in ("CC", "VALEN", "POP as printed"):
         lines.append(Line("malagasy", system, {}, PAPER))
     assert reproduced.malagasy(Book([], {2: lines})).endswith("Not run: VALEN.")
+
+
+def test_on_malagasy_rebuilt_proden_has_the_same_seeds_beside_each_system():
+    setting_of = {}
+    for system in wide_systems():
+        setting_of[system.title] = Cell("malagasy-rebuilt", system, WIDE, ()).setting
+    rows = []
+    for title, seed, accuracy in (("PRODEN", 400, 0.7), ("PRODEN", 401, 0.8), ("CC", 401, 0.9)):
+        rows.append({"setting": setting_of[title], "rule": "oracle", "seed": seed, "accuracy": accuracy})
+    lines = []
+    for system, seeds in (("PRODEN", 2), ("CC", 1)):
+        lines.append(line("malagasy/rebuilt/60 settings", system, 75, seeds))
+    text = reproduced.malagasy(Book(rows, {2: lines}))
+    assert "| PRODEN |  | 75.00 ± 0.00 | 75.00 | 60.00 | 2 |" in text
+    assert "| CC |  | 75.00 | 80.00 | 60.00 | 1 |" in text
 
 
 def test_empty_cells_of_several_tables_stand_together():

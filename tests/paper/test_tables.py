@@ -16,6 +16,7 @@ import pytest
 import readme
 import torch
 from commands import call
+from paper_pages import read_rows
 from scipy.io import savemat
 
 import oneof_paper.compute_rows as compute_rows_module
@@ -267,7 +268,7 @@ def test_a_table_fits_a_terminal_and_every_cell_has_rows_or_a_reason(number, mon
         main()
     out = capsys.readouterr().out
     assert max(map(len, out.splitlines())) <= 80
-    rows = [row for name in ("tables", "images", "wide_grid") for row in read(ROOT / f"results/{name}.jsonl")]
+    rows = read_rows()
     scores = tables.scores_of(number, TABLES[number], rows, range(100, 110))
     some = tables.lines(number, TABLES[number], scores, TABLES[number].datasets, list(TABLES[number].systems))
     empty = [line for line in some if not line.ours]
@@ -466,6 +467,15 @@ def test_rows_on_images_say_what_differs_from_the_paper(system, variant, epochs,
     }  # fmt: skip
     found = {key[:2] for key in tables.scores_of(1, TABLES[1], [row], [100])}
     assert found == ({line} if line else set())
+
+
+def test_a_loss_on_the_softmax_with_pop_stands_beside_the_same_on_raw_scores():
+    row = {
+        "dataset": "cifar10", "difficulty": "saturated", "system": "CLPL (softmax)+POP", "variant": "bare-last", "epochs": 100,
+        "seed": 100, "accuracy": 0.9, "by_oracle": {"accuracy": 0.8},
+    }  # fmt: skip
+    found = {key[:2] for key in tables.scores_of(3, TABLES[3], [row], [100])}
+    assert found == {("cifar10/on the softmax", "CLPL+POP")}
 
 
 def test_the_three_pops_are_named_by_what_they_are():

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 import wide_grid
 
-from oneof.storage.rows import read
+from oneof.storage.rows import append, read
 from oneof.training.checks import check_rule
 from oneof_paper.compute_rows import Cell
-from oneof_paper.experiments import WIDE, wide_systems
+from oneof_paper.experiments import ABOVE_WIDE, WIDE, wide_systems
 
 
 def rows_of(cell: Cell) -> list[dict]:
@@ -98,6 +99,33 @@ def test_rows_of_another_machine_are_merged_once(tmp_path, capsys):
     wide_grid.main(["--rows", str(old), "--merge", str(new)])
     assert [row["seed"] for row in read(old)] == [400, 400, 401, 401]
     assert "had 2 rows and has 4" in capsys.readouterr().out
+
+
+def test_the_rates_above_the_grid_are_cells_of_their_own(jobs, tmp_path):
+    command = ["lost", "--systems", "CC", "--seeds", "400-400", "--rows", str(tmp_path / "rows.jsonl")]
+    wide_grid.main(command)
+    wide_grid.main([*command, "--above-the-edge"])
+    wide_grid.main([*command, "--above-the-edge"])
+    assert len(jobs) == 2
+    assert len({row["setting"] for row in read(tmp_path / "rows.jsonl")}) == 2
+    assert min(ABOVE_WIDE.lr) > max(WIDE.lr)
+
+
+def test_rows_of_a_set_go_to_its_file(jobs, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    wide_grid.main(["lost", "msrcv2", "--systems", "CC", "--seeds", "400-400"])
+    wide_grid.main(["lost", "msrcv2", "--systems", "CC", "--seeds", "400-401"])
+    assert jobs == [("lost", "CC", (400,)), ("msrcv2", "CC", (400,)), ("lost", "CC", (401,)), ("msrcv2", "CC", (401,))]
+    (system,) = [system for system in wide_systems() if system.title == "CC"]
+    new = tmp_path / "new.jsonl"
+    for name in ("lost", "msrcv2", "birdsong"):
+        append(new, rows_of(Cell(name, system, WIDE, (401, 402))))
+    wide_grid.main(["--merge", str(new)])
+    for name, seeds in {"lost": {400, 401, 402}, "msrcv2": {400, 401, 402}, "birdsong": {401, 402}}.items():
+        rows = read(Path(f"results/wide_grid_{name}.jsonl"))
+        assert {row["dataset"] for row in rows} == {name}
+        assert {row["seed"] for row in rows} == seeds
+        assert len(rows) == 2 * len(seeds)
 
 
 def test_every_rule_of_the_wide_grid_can_purify_its_losses():

@@ -179,7 +179,7 @@ def _show(
     from oneof_paper import tables
 
     rows = []
-    for file in (path, path.with_name("images.jsonl"), path.with_name("wide_grid.jsonl")):
+    for file in (path, path.with_name("images.jsonl"), *sorted(path.parent.glob("wide_grid_*.jsonl"))):
         if file.exists():
             rows += read(file)
     scores = tables.scores_of(number, wanted, rows, seeds)
