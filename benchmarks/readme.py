@@ -17,6 +17,7 @@ import balance_signal
 import default_study
 import digits
 import few_labels
+import given_probabilities
 import missing_truth
 import numpy as np
 import paper_pages
@@ -137,6 +138,7 @@ def made() -> dict[str, str]:
         "suite-resolved": suite_report.resolved_section(suite_rows),
         "suite-probabilities": suite_report.probability_section(read(ROOT / "results/label_probabilities.jsonl")),
         "few-labels": few_labels.report(read(ROOT / "results/few_labels.jsonl")),
+        "given-probabilities": given_probabilities.report(read(ROOT / "results/given_probabilities.jsonl")),
         "suite-made": suite_report.cells_section(read(ROOT / "results/made_tables.jsonl")),
         "strangers": default_study.report_strangers(read(ROOT / "results/default_study.jsonl")),
         "kinds": default_study.report_kinds(read(ROOT / "results/default_study.jsonl")),

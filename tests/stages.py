@@ -10,8 +10,8 @@ import numpy as np
 from oneof.candidates.mask import Candidates
 from oneof.data.dataset import Dataset
 from oneof.data.encode import Encoding
+from oneof.ensemble.context import make_context
 from oneof.ensemble.learner_stages import KernelStage, NetworkStage, fit_kernel_stage, fit_networks
-from oneof.ensemble.pipeline import make_context
 from oneof.learners.base import Context, Resources, Targets, WarmStart
 from oneof.learners.config import EnsembleConfig, FitConfig
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from oneof.methods import CC, LWS, Proden, Valen
 from oneof.purify import Pop, PopPrinted, PopRatio, PopReleased, PopState, PurificationSchedule, stacked
-from oneof.training.events import begin_purifying, event
+from oneof.training.events import begin_purifying, run_event
 from oneof.training.fit import fit
 from oneof.training.processes import ProcessGroup
 
@@ -138,7 +138,7 @@ def test_the_released_code_resets_weights_to_the_window_mean(rule):
     for z in logits:
         state.posterior_sum.copy_(rule.observe(state.posterior_sum, z, candidates))
     before = method.loss(logits[0], candidates, memory)
-    event(rule, sets, state, ProcessGroup(), 75, memory)
+    run_event(rule, sets, state, ProcessGroup(), 75, memory)
     S = candidates[0].numpy()
     q = np.mean([reference.posterior(z[0].double().numpy(), S) for z in logits], axis=0)
     left = reference.pop_ratio_remove(q, S, 0.1)

@@ -26,9 +26,9 @@ from oneof.candidates.generate import Flip, generate
 from oneof.candidates.mask import Candidates
 from oneof.data.dataset import Dataset
 from oneof.data.encode import Encoding
+from oneof.ensemble.context import make_context
 from oneof.ensemble.learner_stages import fit_kernel_stage, fit_label_learners, fit_networks, make_soft_labels
 from oneof.ensemble.model import Model
-from oneof.ensemble.pipeline import make_context
 from oneof.ensemble.stacking import combine_predictions, weigh_learners
 from oneof.learners.base import Predictions, Resources, Targets, WarmStart
 from oneof.learners.config import EnsembleConfig, FitConfig

@@ -548,7 +548,7 @@ def table(rows: list[Row], kinds: list[str]) -> str:
 
 
 PUBLISHED = range(410, 413)  # seeds with rows of all rivals
-FRESH = range(420, 423)  # seeds that were looked at once, after all of them
+FRESH = range(430, 433)  # seeds that were looked at once, after all of them
 FRESH_RIVALS = ("majority", "dawid-skene", "CROWDLAB")
 RIVALS = (
     "majority", "dawid-skene", "GLAD", "MMSR", "WAWA", "IWMV", "CROWDLAB", "annot-mix", "crowd layer", "annotator ensemble",

@@ -31,7 +31,7 @@ from oneof.methods import RCR, Method, PiCO, Proden, Valen
 from oneof.networks import LeNet, WideResNet
 from oneof.purify import Pop
 from oneof.training.device import CudaGraphRunner
-from oneof.training.events import event
+from oneof.training.events import run_event
 from oneof.training.loop import begin, epochs
 from oneof.training.stack import build
 from oneof.training.state import State
@@ -134,7 +134,7 @@ def purification(problem, state, device) -> float:
         sets = given.clone()
         wait(device)
         start = time.perf_counter()
-        removed, _ = event(problem.purify, sets, before, problem.group, seen.numel())
+        removed, _ = run_event(problem.purify, sets, before, problem.group, seen.numel())
         wait(device)
         took.append(time.perf_counter() - start)
     assert removed.sum() > 0, "an event must remove labels, or it is not the one to time"

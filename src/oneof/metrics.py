@@ -46,7 +46,7 @@ class Criterion(NamedTuple):
 
     title: str  # in tables
     score: Callable[[Tensor, Tensor], Tensor]
-    says: str  # what it measures, in captions: a clause about the network and the row
+    caption: str  # what it measures: a clause about the network and the row
 
 
 CRITERIA: dict[str, Criterion] = {

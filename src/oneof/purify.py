@@ -49,10 +49,10 @@ class PurificationSchedule:
     every_round: bool = True  # move the threshold at every event, not only at quiet ones
 
     current: ClassVar[bool] = False
-    """Is the classifier asked anew about all rows at an event, in place of a mean over what the window's steps saw?"""
+    """Whether posteriors are computed for all rows at an event, in place of a mean over the steps of the window."""
 
     resets: ClassVar[bool] = False
-    """Are the method's weights set to the window mean on the remaining candidates at an event?"""
+    """Whether an event sets the method's weights to the window mean on the remaining candidates."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.window <= self.interval:
@@ -83,25 +83,25 @@ class PurificationSchedule:
 
 @dataclass(frozen=True)
 class Pop(PurificationSchedule):
-    r"""A label falls when the best candidate leads it by a threshold that falls from event to event: Algorithm 1, as we run it.
+    r"""Remove a label when the best candidate leads it by a threshold, which is lowered from event to event: Algorithm 1, as we run it.
 
         remove j from S_i   when   q_im - q_ij >= e,   m = argmax_{k in S_i} q_ik
         e <- max(e - e_s, e_end)   after every round (or, `every_round` = False, after one without removals)
 
     q: the softmax over *all* labels, averaged over the window; so a row whose mass lies outside its set is left alone.
     Differs from Algorithm 1 (`PopPrinted`): the threshold moves at every event and not only after one without removals, q is a mean
-    over what the steps of the last epochs saw and not the posterior of the moment, and there are epochs between events. The paper
+    over the steps of the last epochs and not the posterior of the moment, and there are epochs between events. The paper
     prints no numbers; how these were chosen, without true labels, is in docs/decisions/0003-pop-defaults.md.
     """
 
     e0: float = 0.9  # threshold of the first event
     e_end: float = 0.1  # its floor
-    e_s: float = 0.1  # how far it falls at a time
+    e_s: float = 0.1  # by how much it is lowered at a time
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not _holds(self.e_end > 0) or not _holds(self.e_end <= self.e0):
-            why = "or best candidates would fall"
+            why = "or best candidates would be removed"
             raise ValueError(f"e_end must be positive and at most e0 ({self.e0}), {why}; got {self.e_end}.")
         if not _holds(self.e_s >= 0):
             raise ValueError(f"e_s must not be negative; got {self.e_s}.")
@@ -124,13 +124,13 @@ class Pop(PurificationSchedule):
 
 @dataclass(frozen=True)
 class PopPrinted(Pop):
-    r"""Algorithm 1 as printed: after the warm-up, each epoch is a round, and the classifier is asked anew about every row.
+    r"""Run Algorithm 1 as printed: after the warm-up, each epoch is a round, and posteriors are computed anew for every row.
 
         remove j from S_i   when   f_m(x_i) - f_j(x_i) >= e,   m = argmax_{k in S_i} f_k(x_i)
         e <- max(e - e_s, e_end)   after a round without a single removal
 
     f: the softmax over all labels in evaluation mode, of the network as it is at the end of the round.
-    Differs from print where print cannot be meant: m is the best candidate (the best label overall could empty the set), e falls
+    Differs from print where print cannot be meant: m is the best candidate (the best label overall could empty the set), e is lowered
     while e > e_end (printed: e <= e_end, where it would never move), and epsilon, which nobody can observe, is part of e.
     """
 
@@ -143,12 +143,12 @@ class PopPrinted(Pop):
 
 @dataclass(frozen=True)
 class PopRatio(PurificationSchedule):
-    r"""The rule of the released code: a label falls when its share of the best candidate's is below the threshold.
+    r"""Remove a label when its share of the best candidate's posterior is below a threshold: the rule of the released code.
 
         remove j from S_i   when   q_ij / max_{k in S_i} q_ik < theta
         theta <- theta (1 + inc)   while theta < theta_end, after a quiet round (or after every round)
 
-    q: the softmax over the current *set*, averaged over the window. Quiet: fewer than `quiet`·n·c entries fell.
+    q: the softmax over the current *set*, averaged over the window. Quiet: fewer than `quiet`·n·c entries were removed.
     Differs from the released code (`PopReleased`): the method's weights are not reset to the window mean (it hurts, and it is the
     method's memory), a running sum stands for the window of copies, and the defaults move (the released inc = 1e-3 at quiet
     rounds alone takes theta from 0.001 to 0.0011 in 500 epochs).
@@ -183,18 +183,18 @@ class PopRatio(PurificationSchedule):
 
     def advance(self, state: PopState, margin: Tensor, share: Tensor) -> PopState:
         due = ((share < self.quiet) | self.every_round) & (state.threshold < self.theta_end)
-        # the last step may overshoot theta_end; below 1 no best candidate can fall
+        # the last step may overshoot theta_end; below 1 no best candidate can be removed
         higher = (state.threshold * (1 + self.inc)).clamp_max(0.99)
         return _next(state, margin, torch.where(due, higher, state.threshold))
 
 
 @dataclass(frozen=True)
 class PopReleased(PopRatio):
-    r"""The authors' released code: the ratio rule with the released numbers, which also resets the method's weights.
+    r"""Follow the authors' released code: the ratio rule with its numbers, which also resets the method's weights.
 
         w_ij <- q_ij / sum_{k in S_i} q_ik   for j left in S_i, else 0, at every event
 
-    q: as in `PopRatio`. The next visit of a row renews its weights from the classifier, so the reset acts for an epoch.
+    q: as in `PopRatio`. The next visit of a row renews its weights from the classifier, so the reset lasts for an epoch.
     Differs from the released code: a probability that underflows does not remove a label.
     """
 
@@ -252,9 +252,9 @@ def _margin_to_best(posterior_sum: Tensor, candidates: Tensor) -> Tensor:
     return masked(q, candidates).amax(-1, keepdim=True) - q
 
 
-def _without(candidates: Tensor, margin: Tensor, falls: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the sets without the labels that fall, and the margin at which each of them falls: zero for the others."""
-    removed = candidates & falls
+def _without(candidates: Tensor, margin: Tensor, is_removed: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the sets without some labels, and the margin at which each of these was removed: zero for the others."""
+    removed = candidates & is_removed
     return candidates & ~removed, torch.where(removed, margin, 0.0)
 
 

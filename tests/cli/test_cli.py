@@ -218,7 +218,7 @@ def stop(file: str = "") -> None:
 
 @pytest.mark.parametrize(
     ("command", "words"),
-    [("fit", "oneof: stopped. The same command goes on where it was.\n"), ("demo", "oneof: stopped.\n")],
+    [("fit", "oneof: stopped. Run the same command again to continue.\n"), ("demo", "oneof: stopped.\n")],
 )
 def test_what_is_stopped_says_so(command, words, monkeypatch):
     (stopped,) = (one for one in app.registered_commands if one.callback.__name__ == command)

@@ -77,7 +77,7 @@ def test_what_is_said_is_not_searched(table, tmp_path, monkeypatch, capsys):
         ({"hidden_layer_sizes": [0]}, r"hidden_layer_sizes must be widths of layers.*\(128,\).*got \[0\]\."),
         (["--time-limit", "2x"], r"--time-limit .*such as 90s, 2m or 1h; got '2x'"),
         ([0.1], r"settings must be a JSON object, as oneof tune writes it; .* holds \[0\.1\]\."),
-        ("lr: 0.1", r"settings must be a JSON file, as oneof tune writes it; .* is none"),
+        ("lr: 0.1", r"settings must be a JSON file, as oneof tune writes it; .* is not one"),
     ],
 )
 def test_what_is_wrong_is_named(table, tmp_path, monkeypatch, capsys, said, message):

@@ -240,7 +240,7 @@ def test_texts_are_embedded_by_a_folder_without_a_network(tmp_path: Path, monkey
 def test_an_absent_embedder_without_a_network_is_one_line_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     hub(monkeypatch)
     asked = sentences(monkeypatch, [])
-    message = r"the embedder a/b must be on this machine or to be had from .*; it is not here, and there is no network .* Give --text-model a folder, or"
+    message = r"the embedder a/b must be on this machine or available from .*; it is not here, and there is no network .* Give --text-model a folder, or"
     with pytest.raises(ValueError, match=message):
         open_embedder("text", "a/b")
     assert asked == []
@@ -285,7 +285,7 @@ def test_a_broken_package_is_told_from_a_missing_one(
 def test_a_cache_that_cannot_be_written_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "file").touch()
     found = embedded(["abc"], Embedder("text", "m", Network()), tmp_path, tmp_path / "file" / "cache")
-    assert re.search(r"embeddings could not be kept in .*file.* Say --cache-dir FOLDER", caplog.messages[0])
+    assert re.search(r"embeddings could not be kept in .*file.* Give --cache-dir FOLDER", caplog.messages[0])
     assert found.tolist() == [[3, 1]]
 
 
@@ -297,7 +297,9 @@ def test_the_cache_is_where_the_system_keeps_caches(tmp_path: Path, monkeypatch:
     monkeypatch.setenv("HOME", str(tmp_path))
     assert default_cache() == tmp_path / ".cache" / "oneof"
     monkeypatch.setattr(Path, "home", no_home)
-    with pytest.raises(ValueError, match=r"a cache must have a place; there is no home folder\. Say --cache-dir"):
+    with pytest.raises(
+        ValueError, match=r"embeddings need a folder for their cache; there is no home folder\. Give --cache-dir"
+    ):
         default_cache()
 
 

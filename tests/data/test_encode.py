@@ -145,7 +145,7 @@ def test_an_embedder_that_only_a_stranger_names_is_not_opened(tmp_path: Path, mo
     ):
         strange.transform(table, cache=tmp_path)
     assert network.asked == []
-    assert strange.transform(table, cache=tmp_path, named=[str(tmp_path / "evil")]).tolist() == [[3, 1]]
+    assert strange.transform(table, cache=tmp_path, trusted_models=[str(tmp_path / "evil")]).tolist() == [[3, 1]]
 
 
 def test_a_folder_does_not_pass_for_a_known_embedder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -191,7 +191,9 @@ def test_messages_of_parquet_and_of_what_needs_memory(rows, tmp_path):
     with pytest.raises(TypeError, match=r"x must be uint8 images .* where views are given; got float32"):
         fit(rows, SETS, views=views("plain", "mnist"))
     np.save(tmp_path / "images.npy", IMAGES)
-    with pytest.raises(ValueError, match=r"a table on the disk must be float32 for the CPU; got uint8 for cpu\. Of im"):
+    with pytest.raises(
+        ValueError, match=r"a table on the disk must be float32 for the CPU; got uint8 for cpu\. For im"
+    ):
         fit(OnDiskFeatures(tmp_path / "images.npy"), SETS)
 
 

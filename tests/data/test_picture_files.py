@@ -333,7 +333,7 @@ def test_pictures_are_learned_from_alone() -> None:
     table = read_table(pa.table(cells), ColumnRoles(image=("shot",), text=("note",)))
     with pytest.raises(
         ValueError,
-        match=r"must learn from one column of them alone; the table has note beside 'shot'\. .*--image-model NAME",
+        match=r"must learn from one column of them alone; the table has note in addition to 'shot'\. .*--image-model NAME",
     ):
         learn_encoding(table.columns, table.roles)
 

@@ -156,7 +156,7 @@ def test_a_csv_of_many_blocks_may_turn_to_fractions(tmp_path):
         ("a,candidates\n1,p|q\n-inf,q\n", {}, r"column 'a', row 1 is -inf"),
         ("a,candidates\n1,p|q\n1e39,q\n", {}, r"at most 1e\+30 in size; .*a\.csv, column 'a', row 1 is 1e\+39"),
         ("a,candidates\n1,p|q\n2,\n", {}, r"a\.csv, column 'candidates': candidates must hold at least one label per row; 1 of 2 rows are empty, first row 1"),
-        ("a,candidates\n1,p|q\n2,p||q\n", {}, r"column 'candidates', row 1 is 'p\|\|q', with nothing beside a separator"),
+        ("a,candidates\n1,p|q\n2,p||q\n", {}, r"column 'candidates', row 1 is 'p\|\|q', with nothing on one side of a separator"),
         ("a,candidate\n1,p|q\n", {}, r"column 'candidates' must be in .*a\.csv; it has a, candidate\. Did you mean 'candidate'\?"),
         ("a,candidates\n1,p|q\n", {"features": ("b",)}, r"column 'b' must be in .*a\.csv; it has a\."),
         ("a,candidates\n1,p|q\n", {"features": ("z*",)}, r"must match a column; .*a\.csv has none for 'z\*'"),

@@ -74,7 +74,7 @@ def test_sets_that_depend_on_something_get_a_bound(kind, reason):
 def test_shuffled_sets_teach_nothing():
     found = [estimate_accuracy(world("shuffled", seed)[0]) for seed in range(30)]
     assert sum(said.verdict == "nothing learned" for said in found) >= 28
-    assert "no more often than they would meet shuffled sets" in found[0].in_words
+    assert "no more often than in shuffled sets" in found[0].in_words
 
 
 def test_sets_that_miss_the_truth_do_not_make_the_figure_too_low():
@@ -141,7 +141,7 @@ def test_of_many_drawn_labels_half_measure():
     ("change", "reason"),
     [
         ({"has_prior": True}, "the sets come from votes, counts or probabilities, which may share their errors"),
-        ({"candidates": np.ones((1500, 6), dtype=bool)}, "every set that was held out is full"),
+        ({"candidates": np.ones((1500, 6), dtype=bool)}, "every held-out set holds all labels"),
     ],
 )
 def test_where_nothing_can_be_tested_there_is_a_bound(change, reason):
@@ -150,9 +150,10 @@ def test_where_nothing_can_be_tested_there_is_a_bound(change, reason):
 
 
 def test_little_is_called_a_bound():
-    assert estimate_accuracy(world("uniform", 1, n=60)[0]).reason == "only 60 held-out sets say something"
+    assert estimate_accuracy(world("uniform", 1, n=60)[0]).reason == "only 60 held-out sets leave a label out"
     assert (
-        estimate_accuracy(world("uniform", 1, c=2)[0]).reason == "of two labels, sets show nothing that could be tested"
+        estimate_accuracy(world("uniform", 1, c=2)[0]).reason
+        == "with two labels, how wrong ones come into sets cannot be tested"
     )
     single, _ = world("uniform", 1)
     alone = np.arange(6) == np.where(single.candidates, single.probabilities, -1).argmax(1)[:, None]

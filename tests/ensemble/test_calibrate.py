@@ -69,7 +69,7 @@ def test_what_cannot_be_known_is_refused():
     judged, _ = world(n=5)
     curves = curves_of(judged._replace(candidates=np.ones_like(judged.candidates)))
     assert curves["by"] == "nothing"
-    with pytest.raises(ValueError, match=r"coverage must be known; .* every set .* is full\. Label"):
+    with pytest.raises(ValueError, match=r"coverage must be known; .* every held-out set holds all labels\. Label"):
         prediction_sets(curves, judged.probabilities, 0.9)
     with pytest.raises(ValueError, match=r"accuracy must be known; .*Label the rows in its sample\.csv"):
         threshold(curves, 0.9)

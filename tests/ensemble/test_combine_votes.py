@@ -123,3 +123,16 @@ def test_rows_without_votes_that_show_nothing_get_the_prior_of_silent_rows() -> 
     combined = combine_votes(evidence, predicted(informative))
     np.testing.assert_allclose(combined[250:], evidence.posterior[250:], rtol=1e-5)
     assert right(combined[200:250], truth[200:250]) == 1.0
+
+
+def test_learners_that_repeat_the_votes_are_replaced_on_rows_with_votes() -> None:
+    """Learners that saw what rules read name the votes' labels again; regressions that did not see it take their place."""
+    evidence, truth = voted_rows(0, n_voted=200)
+    informative = np.eye(C)[truth] * 0.7 + 0.1
+    neighbours = np.where(np.arange(N)[:, None] < 200, informative, np.nan)
+    repeated = np.asarray(evidence.posterior).copy()
+    repeated[200:] = informative[200:]
+    evidence = evidence._replace(neighbours=neighbours, learners_repeat_votes=True)
+    combined = combine_votes(evidence, predicted(repeated))
+    np.testing.assert_allclose(combined, combine_votes(evidence, predicted(informative)), atol=1e-6)
+    assert right(combined[:200], truth[:200]) > right(np.asarray(evidence.posterior)[:200], truth[:200]) + 0.1

@@ -36,6 +36,12 @@ def dataset(x, sets, **more):
     return Dataset.build(x, Candidates(sets, np.array([f"k{j}" for j in range(sets.shape[1])])), encoding, **more)
 
 
+@pytest.fixture(scope="module")
+def fitted(few_labels):
+    x, _, sets = few_labels
+    return fit(dataset(x, sets), FitConfig(seed=0))
+
+
 def test_unlabelled_rows_of_a_large_class_do_not_ruin_the_labels(few_labels):
     x, labels, sets = few_labels
     is_labelled = ~sets.all(1)
@@ -45,18 +51,17 @@ def test_unlabelled_rows_of_a_large_class_do_not_ruin_the_labels(few_labels):
     assert (found == labels)[~is_labelled].mean() > by_forest - 0.02
 
 
-def test_unlabelled_rows_are_trained_on_by_no_network_and_held_out(few_labels):
+def test_unlabelled_rows_are_trained_on_by_no_network_and_held_out(few_labels, fitted):
     x, _, sets = few_labels
-    result = fit(dataset(x, sets), FitConfig(seed=0))
     is_full = sets.all(1)
-    trained = result.purified["trained"].to_numpy()
+    trained = fitted.purified["trained"].to_numpy()
     assert (trained[is_full] == 0).all()
     assert (trained[~is_full] > 0).all()
-    removed = np.array([len(labels) for labels in result.purified["removed"].to_pylist()])
+    removed = np.array([len(labels) for labels in fitted.purified["removed"].to_pylist()])
     assert not removed[is_full].any()
     alone = fit(dataset(x[~is_full], sets[~is_full]), FitConfig(seed=0))
-    np.testing.assert_allclose(result.model.probabilities(x[:20]), alone.model.probabilities(x[:20]), atol=1e-6)
-    kept_labels = result.purified["label"].to_numpy(zero_copy_only=False)
+    np.testing.assert_allclose(fitted.model.probabilities(x[:20]), alone.model.probabilities(x[:20]), atol=1e-6)
+    kept_labels = fitted.purified["label"].to_numpy(zero_copy_only=False)
     assert (kept_labels[~is_full] == alone.purified["label"].to_numpy(zero_copy_only=False)).all()
 
 
@@ -82,15 +87,14 @@ def test_with_next_to_no_labels_all_rows_are_learned_from(few_labels):
     assert len(informative_rows(dataset(x, sets))) == len(x)
 
 
-def test_the_accuracy_is_measured_on_unlabelled_rows_too(few_labels):
+def test_the_accuracy_is_measured_on_unlabelled_rows_too(few_labels, fitted):
     """Rows that a person labels to measure by are drawn from all rows; their labels teach nothing."""
     x, labels, sets = few_labels
     gold = np.full(len(x), -1)
     sample = sample_order(len(x))[:60]
     gold[sample] = labels[sample]
     measured = fit(dataset(x, sets, gold=gold), FitConfig(seed=0))
-    plain = fit(dataset(x, sets), FitConfig(seed=0))
     assert measured.accuracy.by == "gold labels"
     n_measured = int(measured.accuracy.reason.split()[0])
     assert n_measured > 50  # but for rows that all networks were trained on
-    assert measured.purified["probability"] == plain.purified["probability"]
+    assert measured.purified["probability"] == fitted.purified["probability"]

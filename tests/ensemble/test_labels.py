@@ -17,7 +17,7 @@ from oneof.data.encode import Encoding
 from oneof.ensemble.model import Model
 from oneof.ensemble.records import purified_table, removals_table, training_counts
 from oneof.ensemble.resolve import resolve_labels, sets_after_purification
-from oneof.ensemble.review_order import expected_gain, nearest, neighbours_and_gain, queue
+from oneof.ensemble.review_order import expected_gain, nearest, neighbours_and_gain, queue_column
 from oneof.learners.base import Predictions
 from oneof.learners.network_models import TableNetworks, predict_held_out
 from oneof.purify import Pop
@@ -186,7 +186,7 @@ def test_a_sole_candidate_is_never_asked_about_unless_it_may_be_wrong():
 
 def test_the_queue_is_ordered_by_gain():
     purified = pa.table({"ask": [True, False, True, True], "gain": [0.1, 9.0, 0.5, 0.3]})
-    assert queue(purified).to_pylist() == [3, None, 1, 2]
+    assert queue_column(purified).to_pylist() == [3, None, 1, 2]
 
 
 def test_reasons_name_labels_rounds_and_neighbours(world):

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from sklearn.linear_model import LogisticRegression
 
 from oneof import PartialLabelClassifier
 from oneof.ensemble.predictable_sets import describe_share, explained_share, trust_in_labels
@@ -61,7 +62,7 @@ def test_sets_that_leave_nothing_open_are_trusted(sets):
     assert trust_in_labels(explained_share(features, sets, labels)) == 1
 
 
-def test_a_fit_is_not_sure_of_mistakes_that_features_show():
+def test_a_fit_is_not_sure_of_mistakes_that_features_show(caplog):
     rng, features, labels, looks_like, next_class = blurred_classes(2)
     settings = {"learners": ("kernel",), "random_state": 0}
     misled = PartialLabelClassifier(**settings).fit(features, sets_by_people(rng, labels, looks_like, next_class))
@@ -70,3 +71,37 @@ def test_a_fit_is_not_sure_of_mistakes_that_features_show():
     assert misled.label_probability_.mean() < right + 0.05
     assert sure.label_probability_.mean() > 0.5
     assert (misled.label_probability_ >= 1 / 3).all()
+    assert caplog.text.count("their probabilities are lowered".capitalize()) == 1
+
+
+def gaussian_classes(seed=0):
+    """Three classes in the plane that overlap a little."""
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(3, size=N)
+    centres = np.array([[0.0, 2.0], [-1.7, -1.0], [1.7, -1.0]])
+    return rng, centres[labels] + rng.normal(size=(N, 2)), labels
+
+
+def test_probabilities_of_a_model_of_the_same_features_stay_as_given(caplog):
+    """The model learned from twelve rows, and learners would repeat its mistakes with much confidence."""
+    _, features, labels = gaussian_classes()
+    sample = np.concatenate([np.flatnonzero(labels == label)[:4] for label in range(3)])
+    model = LogisticRegression(C=0.1).fit(features[sample], labels[sample])
+    numbers = model.predict_proba(features)
+    clf = PartialLabelClassifier(learners=("kernel",), random_state=0).fit(features, numbers)
+    np.testing.assert_array_equal(clf.transduction_, numbers.argmax(1))
+    np.testing.assert_allclose(clf.label_probability_, numbers.max(1), atol=1e-4)
+    assert "no second opinion" in caplog.text
+
+
+def test_probabilities_by_chance_are_corrected():
+    """A quarter of the rows are given a wrong label with probability 0.8."""
+    rng, features, labels = gaussian_classes()
+    named = np.where(rng.random(N) < 0.75, labels, rng.integers(3, size=N))
+    noise = rng.dirichlet([1.0, 1.0, 1.0], size=N)
+    numbers = 0.7 * np.eye(3)[named] + 0.3 * noise
+    clf = PartialLabelClassifier(learners=("kernel",), random_state=0).fit(features, numbers)
+    right = (clf.transduction_ == labels).mean()
+    assert right > (numbers.argmax(1) == labels).mean() + 0.03
+    assert clf.label_probability_.mean() < right + 0.06
+    assert not any("no second opinion" in warning for warning in clf.result_.warnings)

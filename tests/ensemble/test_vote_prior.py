@@ -7,6 +7,7 @@ import pytest
 from numpy.typing import NDArray
 from pyarrow import table
 
+from oneof.data.dataset import VoteEvidence
 from oneof.ensemble import vote_prior as module
 from oneof.ensemble.vote_prior import vote_prior
 from oneof.votes import Votes, read_long
@@ -59,3 +60,46 @@ def test_features_and_majority_resist_a_habit_of_most_people() -> None:
     counts = np.zeros((n, 4))
     np.add.at(counts, (votes.item, votes.label), 1)
     assert (posterior.argmax(1) == truth).mean() > (counts.argmax(1) == truth).mean() + 0.1
+
+
+def test_words_that_rules_look_for_do_not_confirm_their_votes() -> None:
+    """Eight rules look for a word each, three of which are as frequent in the other class; twelve words that no rule looks for tell the truth."""
+    rng = np.random.default_rng(0)
+    n = 400
+    truth = rng.integers(2, size=n)
+    has_rule_word = rng.random((n, 8)) < 0.3
+    for word in range(5):
+        has_rule_word[:, word] = rng.random(n) < np.where(truth == word % 2, 0.4, 0.1)
+    has_other_word = rng.random((n, 12)) < np.where(truth[:, None] == np.arange(12) % 2, 0.5, 0.2)
+    item, rule = np.nonzero(has_rule_word)
+    votes = read_long(table({"item": item, "annotator": rule.astype(str), "label": (rule % 2).astype(str)}))
+    rows = votes.items.to_numpy()
+    x = np.hstack([has_rule_word, has_other_word]).astype(np.float64)[rows]
+    evidence = vote_prior(x, votes, np.arange(len(rows))).evidence
+    assert evidence.learners_repeat_votes
+    assert evidence.neighbours is not None
+    without_rule_words = vote_prior(x[:, 8:], votes, np.arange(len(rows))).evidence
+    assert not without_rule_words.learners_repeat_votes
+    assert without_rule_words.vote_model is not None
+    assert evidence.vote_model is not None
+    uniform = [np.full((len(rows), 2), 0.5)]
+    posterior = evidence.vote_model.posterior(uniform)
+    np.testing.assert_allclose(posterior, without_rule_words.vote_model.posterior(uniform))
+    assert (posterior.argmax(1) == truth[rows]).mean() > (votes_alone(evidence) == truth[rows]).mean() + 0.05
+
+
+def test_where_rules_read_all_columns_all_are_used() -> None:
+    rng = np.random.default_rng(0)
+    x = (rng.random((200, 5)) < 0.25).astype(np.float64)
+    item, rule = np.nonzero(x)
+    votes = read_long(table({"item": item, "annotator": rule.astype(str), "label": (rule % 2).astype(str)}))
+    rows = votes.items.to_numpy()
+    evidence = vote_prior(x[rows], votes, np.arange(len(rows))).evidence
+    assert not evidence.learners_repeat_votes
+    assert evidence.vote_model is not None
+
+
+def votes_alone(evidence: VoteEvidence) -> NDArray[np.intp]:
+    """Return the labels [n] by the votes alone."""
+    assert evidence.posterior is not None
+    return np.asarray(evidence.posterior.argmax(1))

@@ -365,9 +365,10 @@ def test_sets_written_as_text_are_warned_of(write, message, caplog):
     assert caplog.records[0].pathname == __file__  # the line that calls fit
 
 
-def test_ordinary_labels_are_not_warned_of():
+def test_ordinary_labels_are_not_warned_of(caplog):
     names = np.array(["ant, red", "bee (wild)", "cow|ox", "[other]"])
     quick(epochs=1).fit(DATA.x, names[DATA.labels])
+    assert caplog.messages == []
 
 
 def test_counts_of_votes_are_taken_as_y():

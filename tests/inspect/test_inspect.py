@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -94,9 +93,7 @@ def _mat(name: str) -> tuple[np.ndarray, Candidates]:
 )
 def test_counts_of_real_sets_match_plain_loops(name: str, rows: int, classes: int) -> None:
     x, sets = _mat(name)
-    start = time.perf_counter()
     found = inspect_sets(x, sets)
-    assert time.perf_counter() - start < 60
     assert (found.counts.rows, len(found.counts.classes)) == (rows, classes)
     _check_counts(found, [set(np.flatnonzero(row).tolist()) for row in sets.mask])
     assert found.dependence.verdict in ("class-dependent", "instance-dependent")  # BirdSong is a close call

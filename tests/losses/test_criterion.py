@@ -380,10 +380,11 @@ def test_a_missing_end_of_epoch_is_said_once(caplog):
     assert caplog.text.count("criterion.next_epoch()") == 1
 
 
-def test_a_method_that_counts_no_epochs_needs_no_end_of_epoch():
+def test_a_method_that_counts_no_epochs_needs_no_end_of_epoch(caplog):
     criterion = CandidateLoss("proden", MASK)
     for _ in range(9):
         criterion(logits_of(N), torch.arange(N))
+    assert caplog.messages == []
 
 
 def test_frozen_statistics_restores_what_a_second_forward_moves():

@@ -724,7 +724,7 @@ def test_answers_go_along_to_a_server_on_another_port(browser: Any, tmp_path: Pa
     assert second.server_port != first.server_port
     page.locator("#address").fill("not an address")
     page.keyboard.press("Enter")
-    until(lambda: "no address" in page.locator("#status").inner_text())
+    until(lambda: "not an address" in page.locator("#status").inner_text())
     page.locator("#address").fill(second.address)
     page.keyboard.press("Enter")
     until(lambda: len(Log(folder).active_decisions) == 3)

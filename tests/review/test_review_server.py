@@ -91,8 +91,8 @@ def test_a_card_says_everything_and_the_queue_comes_first(server: ReviewServer) 
     assert (first["row"], first["suggested"], first["drawn"]) == (best["row"], best["label"], "queue")
     assert {one["label"] for one in first["candidates"]} == set(best["original"])
     assert first["candidates"][0]["label"] == best["label"]
-    fell = {fall["label"] for fall in best["removed"]}
-    assert {one["label"] for one in first["candidates"] if one["fell"]} == fell
+    removed = {removal["label"] for removal in best["removed"]}
+    assert {one["label"] for one in first["candidates"] if one["removal"]} == removed
 
 
 def test_a_decision_is_in_the_log_when_the_answer_comes(server: ReviewServer) -> None:
@@ -191,7 +191,7 @@ def test_the_page_and_the_rows_need_the_token(server: ReviewServer) -> None:
         ({"kind": "label", "labels": []}, "labels must fit"),
         ({"kind": "set", "labels": []}, "labels must fit"),
         ({"kind": "none", "labels": ["x" * 201]}, "labels must fit"),
-        ({"kind": "perhaps"}, "an answer must be such as the page sends; kind must be 'label' or"),
+        ({"kind": "perhaps"}, "an answer must be one that the page sends; kind must be 'label' or"),
         ({"row": 300}, "row must be one of the run's 300; got 300"),
         ({"row": -1}, "row must be one of"),
         ({"row": "7"}, "row must be a whole number"),
@@ -667,13 +667,13 @@ def test_a_hundred_thousand_rows_feel_like_ten(tmp_path: Path) -> None:
     import time
 
     review = Review(write_run(tmp_path / "RUN", n=100_000, gold=0, groups=0))
-    begun = time.perf_counter()
+    begun = time.process_time()  # of this process alone: the time by the clock depends on what else runs
     for _ in range(20):
         (card,) = review.next("tab", "ann", 1)
         answer = {"id": uuid4().hex, "row": card["row"], "kind": "label", "labels": [card["suggested"]]}
         review.decide(answer | {"run": card["run"], "drawn": card["drawn"], "seconds": 0}, "ann")
         review.state("ann")
-    assert (time.perf_counter() - begun) / 20 < 0.1
+    assert (time.process_time() - begun) / 20 < 0.1
 
 
 def test_a_page_that_was_closed_meanwhile_is_no_news():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -223,10 +224,9 @@ def test_gold_labels_that_no_set_holds_and_row_numbers_are_told() -> None:
     table = pa.table({**rows, "gold": ["cat", "Fox", None] * 10})
     mixed = read_table(table, ColumnRoles(gold="gold"))
     said = collect_warnings(dataset_from_table(mixed, Path())[0], mixed, seed=0)
-    assert said[-2:] == [
-        "columns that number the rows are left out: item. To use them beside the others, say --features '*' --features 'item'.",
-        "10 gold labels are in no set, the first in row 1: 'Fox'. Write them as the sets do. Did you mean 'fox'?",
-    ]
+    about_item, about_gold = said[-2:]
+    assert re.search(r"left out: item\..* --features '\*' --features 'item'", about_item)
+    assert re.search(r"10 gold labels are in no set.* row 1: 'Fox'.* Did you mean 'fox'", about_gold)
 
 
 def test_gold_labels_calibrate_and_do_not_train(folder: Path) -> None:
@@ -473,7 +473,7 @@ def test_interrupted_in_a_short_fit_the_same_command_goes_on(
     steps, parts = len(done["networks"]), len(done["trees"])
     stopped = fit("stopped", interrupted=stage)
     assert stopped.returncode == 130
-    assert "The same command goes on where it was" in stopped.stderr
+    assert "Run the same command again to continue" in stopped.stderr
     assert fit("stopped").returncode == 0
     if stage == "networks":
         assert (len(done["networks"]), len(done["trees"])) == (steps - 7, parts)

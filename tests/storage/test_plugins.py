@@ -21,10 +21,7 @@ TOY = '''"""Count what is given.
 More on it.
 """
 
-import numpy as np
 import typer
-
-from oneof.data.files.arrays import ArrayFile
 
 app = typer.Typer()
 
@@ -41,6 +38,10 @@ def about() -> None:
 
 
 def read(path, unpacked):
+    import numpy as np  # here: a command need not wait for it
+
+    from oneof.data.files.arrays import ArrayFile
+
     x = np.loadtxt(path)
     return ArrayFile(x, np.array(["cat|dog", "cat", "dog"]), None, None, ("x", "sets", "labels"))
 '''

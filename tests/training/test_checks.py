@@ -72,17 +72,17 @@ def test_scaling_beside_views_is_refused(scaling, given):
 # ------------------------------------------------------------------------------------------------------------ 3. views
 
 VIEWS = [
-    (pictures(), "pop", TypeError, r"views must be such as oneof\.data\.augment\.views\('pop', 'mnist'\); got str\."),
+    (pictures(), "pop", TypeError, r"views must be made by oneof\.data\.augment\.views, .*; got str\."),
     (pictures(), views("plain", "mnist", device="meta"), ValueError, r"views must be on cpu, where training is; they are on meta\. Give views\(\.\.\., device='cpu'\)"),
     (pictures(), views("pop", "mnist", dtype=torch.bfloat16), ValueError, r"views must be torch\.float32 on cpu, as weights are; got torch\.bfloat16\. Give"),
     (pictures(), views("pop", "mnist", dtype=torch.float64), ValueError, r"got torch\.float64\. Give views\(\.\.\., dtype=torch\.float32\)"),
-    (pictures()[:, 0], views("plain", "mnist"), ValueError, r"\[n, channels, height, width\] where views are given; got \[24, 28, 28\]\. Of grey images .* give x\[:, None\]"),
+    (pictures()[:, 0], views("plain", "mnist"), ValueError, r"\[n, channels, height, width\] where views are given; got \[24, 28, 28\]\. For grey images .* give x\[:, None\]"),
     (pictures(3), views("pop", "mnist"), ValueError, r"as many channels as x has; they are for 1, x is \[24, 3, 28, 28\]"),
-    (pictures(1, 32), views("plain", "cifar10"), ValueError, r"they are for 3, x is \[24, 1, 32, 32\]\. Put the channels first, or take the views of another data set"),
+    (pictures(1, 32), views("plain", "cifar10"), ValueError, r"they are for 3, x is \[24, 1, 32, 32\]\. Put the channels first, or use the views of another data set"),
     (pictures(3, 32).transpose(0, 2, 3, 1), views("plain", "cifar10"), ValueError, r"they are for 3, x is \[24, 32, 32, 3\]\. Put the channels first"),
     (pictures(3, 64), views("pop", "cifar10"), ValueError, r"images as large as x; they move pixels of 32 x 32, x is \[24, 3, 64, 64\]\. Resize x"),
-    (pictures(3, 28), views("pico", "cifar100"), ValueError, r"they move pixels of 32 x 32, x is \[24, 3, 28, 28\]\. .* take the views 'plain'"),
-    (pictures(1, 4), views("pop", "mnist"), ValueError, r"at least 5 x 5 pixels for views that crop; got \[24, 1, 4, 4\]\. Take the views 'plain'"),
+    (pictures(3, 28), views("pico", "cifar100"), ValueError, r"they move pixels of 32 x 32, x is \[24, 3, 28, 28\]\. .* use the views 'plain'"),
+    (pictures(1, 4), views("pop", "mnist"), ValueError, r"at least 5 x 5 pixels for views that crop; got \[24, 1, 4, 4\]\. Use the views 'plain'"),
 ]  # fmt: skip
 
 
@@ -196,7 +196,7 @@ def test_the_look_leaves_no_trace():
 def test_images_of_another_size_than_trained_on_are_refused():
     fitted = run(trials=[Trial(0), Trial(1)], memory=1)  # in two stacks, which are joined
     with pytest.raises(
-        ValueError, match=r"x must be \[n, 1, 28, 28\] as in training; got \[24, 1, 32, 32\]\. Bring it"
+        ValueError, match=r"x must be \[n, 1, 28, 28\] as in training; got \[24, 1, 32, 32\]\. Reshape it"
     ):
         fitted.logits(pictures(1, 32))
 
@@ -209,9 +209,7 @@ def test_so_are_rows_of_other_features(ranked):
     fitted = replace(fitted, ranks=ranks)
     assert fitted.logits(x.tolist()).shape == (1, N, C)
     for wrong in (x[:, :2], x[0]):
-        with pytest.raises(
-            ValueError, match=r"x must be \[n, 3\] as in training; got \[(24, 2|3)\]\. Bring it to that form"
-        ):
+        with pytest.raises(ValueError, match=r"x must be \[n, 3\] as in training; got \[(24, 2|3)\]\. Reshape it"):
             fitted.logits(wrong)
 
 
@@ -228,16 +226,16 @@ def left_over(n, batch, method=PLAIN, recipe="plain", **options):
     [(PLAIN, "plain"), (RC(), "pop"), (PiCO(queue=16), "pico"), (Valen(warm_up=1), "plain")],
 )
 def test_a_single_row_left_over_is_refused_with_batch_normalisation(method, recipe):
-    message = r"batch must not leave a single row over .* normalisation; 25 rows in batches of 12 do\. Take batch=13\."
+    message = r"batch must not leave a single row over .* normalisation; 25 rows in batches of 12 do\. Use batch=13\."
     with pytest.raises(ValueError, match=message):
         left_over(25, 12, method, recipe)
     assert left_over(25, 13, method, recipe).history["loss"].isfinite().all()
 
 
 def test_the_batch_that_is_proposed_leaves_none_over():
-    with pytest.raises(ValueError, match=r"13 rows in batches of 2 do\. Take batch=5\."):  # as 3 and 4 would
+    with pytest.raises(ValueError, match=r"13 rows in batches of 2 do\. Use batch=5\."):  # as 3 and 4 would
         left_over(13, 2)
-    with pytest.raises(ValueError, match=r"4 rows in batches of 1 do\. Take batch=2\."):
+    with pytest.raises(ValueError, match=r"4 rows in batches of 1 do\. Use batch=2\."):
         left_over(4, 1)
     with pytest.raises(ValueError, match=r"1 rows in batches of 9 do\. Give more rows\."):
         left_over(4, 9, trials=[Trial(rows=np.array([2]))])

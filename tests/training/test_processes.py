@@ -278,7 +278,7 @@ def test_messages(monkeypatch):
     monkeypatch.setenv("SLURM_NTASKS", "4")
     with pytest.raises(ValueError, match=r"n_jobs must be what the launcher started \(4\), 1 or None; got 3"):
         current_group(3)
-    with pytest.raises(ValueError, match=r"must form one group; .*--ntasks-per-node=4.* Or say n_jobs=1"):
+    with pytest.raises(ValueError, match=r"must form one group; .*--ntasks-per-node=4.* Or give n_jobs=1"):
         current_group(4)
     assert current_group(1) == ProcessGroup()
     monkeypatch.setenv("SLURM_JOB_NAME", "bash")

@@ -66,7 +66,7 @@ def test_a_network_of_ones_own_is_given_again(tmp_path: Path) -> None:
     assert (oneof.load(tmp_path / "fit", own).logits(DATA.x) == fitted.logits(DATA.x)).all()
     with pytest.raises(
         ValueError,
-        match=r"must be a file that Fit\.save wrote; .*got 'Backbone'.* If its network was your own, say network=\.",
+        match=r"must be a file that Fit\.save wrote; .*got 'Backbone'.* If its network was your own, give network=\.",
     ):
         oneof.load(tmp_path / "fit")
     with pytest.raises(ValueError, match=r"must be a file that Fit\.save wrote; it is not, or not whole"):

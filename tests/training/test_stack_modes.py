@@ -15,7 +15,7 @@ from oneof.networks.cuda.accelerate import Accelerator, accelerate
 from oneof.training.fit import fit
 from oneof.training.loop import begin, steps
 from oneof.training.stack import build
-from oneof.training.state import join
+from oneof.training.state import join_fits
 from oneof.training.training_data import make_training_data
 from oneof.training.trials import Training, Trial
 
@@ -132,7 +132,7 @@ def test_fits_that_are_joined_run_as_they_did():
     fits = [fit(X, SETS, trials=[Trial(seed)], network=LeNet(), training=TRAINING, views=PLAIN) for seed in (0, 1)]
     for one in fits:
         one.stack.compile_batch = 12  # as on a card, where the module runs in bfloat16
-    assert join(fits).stack.compile_batch == 12
+    assert join_fits(fits).stack.compile_batch == 12
 
 
 def test_a_stack_trained_on_a_card_runs_on_a_cpu_without_autocast(monkeypatch):

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from oneof.methods import Proden
-from oneof.methods.base import Batch, Memory, Net, Step, first, logits_of
+from oneof.methods.base import Batch, Memory, Net, Step, first_output, logits_of
 from oneof.methods.proden import BalancedProden
 
 
@@ -82,5 +82,5 @@ class TrailingProden(FairProden):
             moved = []
             for old, new in zip(trailing, net.weights.values(), strict=True):
                 moved.append(torch.lerp(old, new, 1 - self.momentum))
-            seen = first(net(views[0], weights=dict(zip(net.weights, moved, strict=True))))
+            seen = first_output(net(views[0], weights=dict(zip(net.weights, moved, strict=True))))
         return seen, (gathered, *moved)

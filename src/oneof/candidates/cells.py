@@ -34,7 +34,7 @@ def parse_candidate_cells(cells: list[Any], separator: str, name: str) -> list[l
         examples = ", ".join(repr(label) for label in list(labels)[:3])
         raise ValueError(
             f"labels must be few enough for a table of rows by labels; {name} has {len(labels):,} different ones in "
-            f"{len(rows):,} rows: {examples}, ... Bring answers that mean the same to one form first."
+            f"{len(rows):,} rows: {examples}, ... Write answers that mean the same in one way first."
         )
     return rows
 
@@ -74,7 +74,9 @@ def _parse_text(cell: str, separator: str, name: str, row: int) -> list[Any]:
             return _parse_value(printed, name, row)
     labels = [label.strip() for label in text.split(separator)]
     if "" in labels:
-        raise ValueError(f"labels must not be empty; {name}, row {row} is {cell!r}, with nothing beside a separator.")
+        raise ValueError(
+            f"labels must not be empty; {name}, row {row} is {cell!r}, with nothing on one side of a separator."
+        )
     return labels
 
 
@@ -140,7 +142,7 @@ def _check_separator(cells: Iterable[Any], separator: str, name: str) -> None:
                 labels.add(label.strip())
         if len(divided) >= _MIN_SEPARATOR_SHARE * len(texts) and len(labels) < n_distinct:
             raise ValueError(
-                f"labels must be divided by {separator!r}; {name} has none, and {len(divided)} of {len(texts)} cells hold "
+                f"labels must be separated by {separator!r}; {name} has none, and {len(divided)} of {len(texts)} cells hold "
                 f"{other!r}, as {divided[0]!r} does. Give the separator {other!r}, or write such labels without it."
             )
 
@@ -150,7 +152,7 @@ def _check_printed_lists(texts: list[str], separator: str, name: str) -> None:
     for text in dict.fromkeys(texts):
         if _parse_printed_list(text) is None:
             raise ValueError(
-                f"sets must be lists as Python or JSON prints them, or divided by {separator!r}; {name} has {text[:60]!r}."
+                f"sets must be lists as Python or JSON prints them, or separated by {separator!r}; {name} has {text[:60]!r}."
             )
 
 

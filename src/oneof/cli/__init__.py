@@ -66,7 +66,7 @@ def main() -> None:
         _fail(error.format_message())
     except UnicodeEncodeError as error:
         _fail(
-            f"names and texts must be such as {error.encoding} can write; got {shortened(error.object)!r}. "
+            f"names and texts must consist of characters that {error.encoding} can encode; got {shortened(error.object)!r}. "
             "Rename it, or set PYTHONUTF8=1."
         )
     except (ValueError, TypeError, OSError) as error:
@@ -82,7 +82,7 @@ def main() -> None:
     if code == _INTERRUPTED:
         message = "oneof: stopped."
         if _is_resumable(sys.argv[1:]):
-            message += " The same command goes on where it was."
+            message += " Run the same command again to continue."
         typer.echo(message, err=True)
     sys.exit(code)
 

@@ -19,10 +19,10 @@ LABEL_STUDIO = "Label Studio (with .json)"
 
 def clean(
     run: RunFolder,
-    out: Annotated[Path, typer.Option(metavar="FILE", help="File to write: .parquet, .csv, or .json for Label Studio. Of a run of many files: a folder.")],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="File to write: .parquet, .csv, or .json for Label Studio. For a run of many files: a folder.")],
     column: Annotated[list[str] | None, typer.Option(metavar="COLUMN", help="Column of the training table to copy to the result. Repeatable.")] = None,
     separator: Annotated[str, typer.Option(metavar="TEXT", help="With .csv: separator of the labels in a cell.")] = "|",
-    details: Annotated[bool, typer.Option("--details", help="Write everything that is known of a row: also margin, agreement, removals, similar rows and the gain of a review.")] = False,
+    details: Annotated[bool, typer.Option("--details", help="Write everything that is known about a row: also margin, agreement, removals, similar rows and the gain of a review.")] = False,
     all_rows: Annotated[bool, typer.Option("--all", rich_help_panel=LABEL_STUDIO, help="Write all rows, not only those to ask a person about.")] = False,
     from_name: Annotated[str, typer.Option(metavar="NAME", rich_help_panel=LABEL_STUDIO, help="Name of the Choices control.")] = "label",
     to_name: Annotated[str | None, typer.Option(metavar="NAME", rich_help_panel=LABEL_STUDIO, help="Name of the object that is labelled. Default: image, text or cells, as in `oneof label-studio RUN --config`.")] = None,

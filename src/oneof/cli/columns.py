@@ -36,7 +36,7 @@ def roles_from_options(
     group: Annotated[str | None, typer.Option(metavar="COLUMN", rich_help_panel=INPUT, help="Column of groups, such as patients: a group is trained on or held out as a whole.")] = None,
     text_model: Annotated[str | None, typer.Option(metavar="NAME", rich_help_panel=INPUT, help="Embed --text by this model of sentence-transformers, a name or a folder. Default: counts of words (TF-IDF).")] = None,
     image_model: Annotated[str | None, typer.Option(metavar="NAME", rich_help_panel=PICTURES, help="Embed --image by this timm model, a name or a .safetensors file, and learn from the embeddings. 'patches': features that are learned from the pictures themselves, in seconds. Default: a small ResNet if its weights are on this machine; else patches, or on a GPU a network that is trained on the pixels.")] = None,
-    side: Annotated[int | None, typer.Option(metavar="PIXELS", rich_help_panel=PICTURES, help="Pixels a side that pictures are read in, 8 to 512: more show more, and take longer. Default: as they are, 64 at most.")] = None,
+    side: Annotated[int | None, typer.Option(metavar="PIXELS", rich_help_panel=PICTURES, help="Resize pictures to this many pixels a side, 8 to 512; larger ones show more and take longer. Default: their own size, at most 64.")] = None,
     separator: Annotated[str, typer.Option(metavar="TEXT", rich_help_panel=INPUT, help="Separator of the labels in a cell.")] = ColumnRoles.separator,
     unpacked: Unpacked = ColumnRoles.unpacked,
     empty: Annotated[str, typer.Option(metavar="MEANING", rich_help_panel=INPUT, help="What an empty set means: 'error' stops, 'unlabelled' allows every label.")] = ColumnRoles.empty,

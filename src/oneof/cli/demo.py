@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def demo(
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder to write to.")] = Path("oneof-demo"),
-    epochs: Annotated[int | None, typer.Option(min=1, metavar="N", help="Epochs of training; fewer are quicker and worse. Default: as oneof fit.")] = None,
+    epochs: Annotated[int | None, typer.Option(min=1, metavar="N", help="Epochs of training; fewer are faster and less accurate. Default: that of oneof fit.")] = None,
 ) -> None:  # fmt: skip
     """Show all steps on digits: votes of five simulated people in; labels, a page and a model out."""
     out.mkdir(parents=True, exist_ok=True)  # before the imports, which take seconds

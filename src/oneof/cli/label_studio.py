@@ -15,8 +15,8 @@ def label_studio(
     run: RunFolder,
     port: Annotated[int, typer.Option(min=0, max=65535, metavar="N", help="Port of the backend.")] = 9090,
     auth: Annotated[bool, typer.Option("--auth/--no-auth", help="Answer only requests with the password that is printed.")] = True,
-    new_password: Annotated[bool, typer.Option("--new-password", help="Draw another password. Default: the one that the run had last time.")] = False,
-    config: Annotated[bool, typer.Option("--config", help="Print the labelling configuration (XML) for the tasks that `oneof clean RUN --out tasks.json` writes, and end.")] = False,
+    new_password: Annotated[bool, typer.Option("--new-password", help="Make a new password. Default: keep the one that the run had last time.")] = False,
+    config: Annotated[bool, typer.Option("--config", help="Print the labelling configuration (XML) for the tasks that `oneof clean RUN --out tasks.json` writes, and exit.")] = False,
 ) -> None:  # fmt: skip
     """Serve predictions to Label Studio on this machine, and keep its annotations as decisions about the run.
 
@@ -62,5 +62,5 @@ def _remember(run: Path, token: str) -> None:
         remember_token(run, token)
     except OSError as error:
         typer.echo(
-            f"the password cannot be remembered ({describe_error(error)}); it will be another one next time.", err=True
+            f"the password cannot be remembered ({describe_error(error)}); next time it will be a new one.", err=True
         )

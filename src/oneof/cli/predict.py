@@ -42,7 +42,7 @@ def predict(
     unpacked: Unpacked = ColumnRoles.unpacked,
     cache_dir: CacheFolder = None,
 ) -> None:  # fmt: skip
-    """Predict the label of every row, with its probability. Any number of rows is read a batch at a time."""
+    """Predict the label of every row, with its probability. Rows are read in batches, so that files may be larger than memory."""
     from oneof.runs.predictor import Predictor
 
     embedding_models = []

@@ -14,7 +14,7 @@ MAX_ROWS = 300_000  # of a page; a larger run is described by rows drawn at rand
 def report(
     run: RunFolder,
     out: Annotated[Path, typer.Option(metavar="FILE", help="The .html file to write; it needs no other file and no network.")] = Path("report.html"),
-    column: Annotated[list[str] | None, typer.Option(metavar="COLUMN", help="Column of the training table to show beside row numbers. Repeatable. Default: texts and columns that are no features.")] = None,
+    column: Annotated[list[str] | None, typer.Option(metavar="COLUMN", help="Column of the training table to show beside row numbers. Repeatable. Default: texts and columns that are not features.")] = None,
 ) -> None:  # fmt: skip
     """Write a page about a run: what came in, how training went, what came out, every row, and the rows to ask about."""
     from oneof.storage.sheets import check_out

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 def review(
     run: RunFolder,
-    port: Annotated[int, typer.Option(min=0, max=65535, metavar="N", show_default=False, help="Port of the page. Default: the port that the run had last time, else one that is free.")] = 0,
+    port: Annotated[int, typer.Option(min=0, max=65535, metavar="N", show_default=False, help="Port of the page. Default: the port that the run had last time, else any free one.")] = 0,
     who: Annotated[str | None, typer.Option(metavar="NAME", help="Who decides, for the log. Default: your user name; the page can change it.")] = None,
     column: Annotated[list[str] | None, typer.Option(metavar="COLUMN", help="Column of the training table to show. Repeatable. Default: texts, pictures and a few others.")] = None,
     guidelines: Annotated[Path | None, typer.Option(exists=True, dir_okay=False, metavar="FILE", show_default=False, help="Text file with the labelling guidelines, shown beside the rows.")] = None,
 ) -> None:  # fmt: skip
-    """Decide doubtful rows by key, on a page that only this machine can open; learn again from the decisions.
+    """Decide doubtful rows with the keyboard, on a page that only this machine can open, and learn again from the decisions.
 
     Every decision is written to RUN/decisions.jsonl at once. clean, report and label-studio take it from there.
     """
@@ -46,7 +46,7 @@ def review(
     if other is not None:
         typer.echo(
             f"{run} is being reviewed by {other}. Both servers write to the same log, and may show the same rows: "
-            "use that one, or end one of the two.",
+            "use that one, or stop one of the two.",
             err=True,
         )
     try:

@@ -64,7 +64,7 @@ def serve(server: "LocalServer", instruction: str) -> None:
     """Answer requests until Ctrl-C; the instruction tells the person how to connect."""
     log = server.review.log
     if log.truncated_bytes:
-        typer.echo(f"{log.path} ends in a damaged line; the next decision moves it to a file beside.", err=True)
+        typer.echo(f"{log.path} ends in a damaged line; the next decision moves it to a file of its own.", err=True)
     typer.echo(f"{len(log.active_decisions):,} decisions so far; {instruction}   (Ctrl-C ends)")
     try:
         server.serve_forever()

@@ -14,13 +14,13 @@ def tune(
     file: TableFile,
     out: Annotated[Path, typer.Option(metavar="FILE", help="File to write the best settings to, as JSON.")],
     roles: ColumnRoles,
-    trials: Annotated[int, typer.Option(min=1, metavar="N", help="Settings to try in all; a search that was stopped goes on until there are so many.")] = 50,
+    trials: Annotated[int, typer.Option(min=1, metavar="N", help="Number of settings to try in all; a search that was stopped continues up to this number.")] = 50,
     epochs: Annotated[int, typer.Option(min=1, metavar="N", rich_help_panel=LEARNING, help="Epochs to train each setting.")] = 15,
-    seed: Annotated[int, typer.Option(metavar="N", rich_help_panel=LEARNING, help="Seed of everything that is drawn.")] = 0,
+    seed: Annotated[int, typer.Option(metavar="N", rich_help_panel=LEARNING, help="Seed of all random choices.")] = 0,
     storage: Annotated[str | None, typer.Option(metavar="URL", rich_help_panel=RESOURCES, help="Optuna's database, such as sqlite:///x.db. Default: a file beside --out.")] = None,
     cache_dir: CacheFolder = None,
 ) -> None:  # fmt: skip
-    """Search settings without true labels, and write the best for `oneof fit --settings`. It resumes. Needs optuna.
+    """Search settings without true labels, and write the best for `oneof fit --settings`. A search that was stopped is resumed. Needs optuna.
 
     Where RAY_ADDRESS names a Ray cluster, settings are tried on all its cores at once.
     """
@@ -41,7 +41,7 @@ def tune(
     torch.set_num_threads(1)
     if roles.image and not roles.image_model:
         raise ValueError(
-            "--image needs --image-model here: networks on pixels are not tuned. Say --image-model patches, or name a timm model."
+            "--image needs --image-model here: networks on pixels are not tuned. Give --image-model patches, or name a timm model."
         )
     data, _ = dataset_from_table(read_table(file, roles), file.parent, cache_dir)
     config = FitConfig(seed=seed)

@@ -66,10 +66,10 @@ def votes(
     file: Annotated[Path, typer.Argument(metavar="FILE", show_default=False, help="Votes: .csv, .tsv, .parquet, .jsonl or .json; also exports of Label Studio, Argilla, Prodigy and distilabel.")],
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="File to write item, candidates and votes to: .parquet or .csv. Default: only the summary is shown.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
-    stream: Annotated[bool, typer.Option("--stream", help="Read more votes than memory holds: long files in batches, FILE may be a pattern such as 'votes/*.parquet'. Labels are taken as they are written.")] = False,
+    stream: Annotated[bool, typer.Option("--stream", help="Read more votes than fit in memory: long files, in batches. FILE may be a pattern such as 'votes/*.parquet'. Labels are taken as they are written.")] = False,
     policy: Annotated[Policy, typer.Option(rich_help_panel=SETS, help="Which labels become candidates. union: all that were named; at-least: those with --k votes; vaguest: the answer with the most labels; dawid-skene: the most probable, with annotators weighted by skill.")] = Policy.UNION,
     k: Annotated[int, typer.Option(metavar="N", rich_help_panel=SETS, help="With at-least: votes that a label needs.")] = 2,
-    p: Annotated[float, typer.Option(metavar="SHARE", rich_help_panel=SETS, help="With dawid-skene: probability that the labels of a set reach together. Larger gives larger sets.")] = 0.9,
+    p: Annotated[float, typer.Option(metavar="SHARE", rich_help_panel=SETS, help="With dawid-skene: total probability that the labels of a set must reach. Larger values give larger sets.")] = 0.9,
     kind: Annotated[Kind | None, typer.Option(rich_help_panel=COLUMNS, help="long: a row per vote; wide: a column per annotator. Default: guessed from the file.")] = None,
     item: Annotated[str, typer.Option(metavar="COLUMN", rich_help_panel=COLUMNS, help="long and wide: column of the item's id.")] = "item",
     annotator: Annotated[str, typer.Option(metavar="COLUMN", rich_help_panel=COLUMNS, help="long: column of the annotator.")] = "annotator",
@@ -83,7 +83,7 @@ def votes(
     map_out: Annotated[Path | None, typer.Option("--map-out", metavar="FILE", rich_help_panel=LABELS, help="CSV to write what answers in free text were mapped to: answer, label, count. Correct it and give it to --map.")] = None,
     taxonomy: Annotated[Path | None, typer.Option(metavar="FILE", rich_help_panel=LABELS, help="Table of child and parent labels, or a JSON object: a vote for a parent is one for all labels below it.")] = None,
     normalise: Annotated[bool, typer.Option("--normalise", rich_help_panel=LABELS, help="Ignore case and surrounding space of labels.")] = False,
-    classes: Annotated[str | None, typer.Option(metavar="LABELS", rich_help_panel=LABELS, help="All labels, separated by commas; answers are mapped to them, and many that name none of them are an error. Default: the labels that occur.")] = None,
+    classes: Annotated[str | None, typer.Option(metavar="LABELS", rich_help_panel=LABELS, help="All labels, separated by commas; answers are mapped to them, and it is an error if many answers name none of them. Default: the labels that occur.")] = None,
 ) -> None:  # fmt: skip
     """Turn annotators' votes into candidate sets, and show how far the annotators agree.
 

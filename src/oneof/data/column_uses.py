@@ -46,7 +46,7 @@ def describe_columns(
     texts
         What was decided about columns of text by their values.
     left_out
-        Columns that look like features and are none, with the reason.
+        Columns that look like features but are not, with the reason.
     """
     supervision = {
         requested.candidates: ColumnUse("candidates", "the candidate sets"),

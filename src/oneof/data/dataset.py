@@ -59,8 +59,10 @@ class VoteEvidence(NamedTuple):
     neighbours: FloatArray | None = None  # [n, c] predictions from the votes on other rows; NaN where there are none
     held_out: VoteScorer | None = None  # held-out votes, which weight the predictions; None without single votes
     vote_model: VoteModel | None = None  # combines votes and predictions; None without features
+    learners_repeat_votes: bool = False  # rules read features that learners learn from; `neighbours` come from others
     counts: FloatArray | None = None  # [n, c] votes for each label
     vote_accuracy: float = 1.0  # how often a single vote is right
+    correlation: float = 0.0  # rho, of the errors of two votes on a row
 
     def with_classes(self, columns: Sequence[int], c: int) -> VoteEvidence:
         """Return the same over c classes, of which these columns could be voted for."""
@@ -94,9 +96,8 @@ class Dataset:
     groups: NDArray[Any]  # [n] rows of one group stay on one side of every split
     observed: BoolArray  # [n] False where features hold nothing: an unreadable picture; with votes, also an empty row
     reviewed_sets: BoolArray  # [n, c] the sets after a review; the candidates where nobody decided
-    audit_labels: (
-        IntArray  # [n] labels from the review of rows drawn at random, which measure accuracy; UNKNOWN elsewhere
-    )
+    # [n] labels from the review of rows drawn at random, which measure accuracy; UNKNOWN elsewhere
+    audit_labels: IntArray
     votes: VoteEvidence | None  # votes, counts or probabilities, which resolve labels together with the learners
     ballots: pa.Array | None  # [n] the votes on each row, as they are shown to a person
 

@@ -49,7 +49,9 @@ def default_cache() -> Path:
     try:
         return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "oneof"
     except RuntimeError as error:
-        raise ValueError("a cache must have a place; there is no home folder. Say --cache-dir FOLDER.") from error
+        raise ValueError(
+            "embeddings need a folder for their cache; there is no home folder. Give --cache-dir FOLDER."
+        ) from error
 
 
 def open_embedder(kind: str, model: str) -> Embedder:
@@ -71,7 +73,7 @@ def open_embedder(kind: str, model: str) -> Embedder:
             "Delete them from its cache (by default ~/.cache/huggingface) and repeat the command."
         ) from error
     except OSError as error:
-        raise ValueError(f"the embedder {model} must be a model of {package}; it is none ({error}).") from error
+        raise ValueError(f"the embedder {model} must be a model of {package}; it is not one ({error}).") from error
     return Embedder(kind, model, embed)
 
 
@@ -214,7 +216,7 @@ def _save_vectors(store: Path, vectors: Vectors) -> None:
     except OSError as error:
         _log.warning(
             f"embeddings could not be kept in {store.parent} ({describe_error(error)}); they will be computed again next time. "
-            "Say --cache-dir FOLDER.",
+            "Give --cache-dir FOLDER.",
             stacklevel=2,
         )
 
@@ -328,6 +330,6 @@ def _check_hub(model: str, advice: str) -> None:
             urlopen(Request(hub.ENDPOINT, method="HEAD"), timeout=5).close()
     except OSError as error:
         raise ValueError(
-            f"the embedder {model} must be on this machine or to be had from {hub.ENDPOINT}; "
+            f"the embedder {model} must be on this machine or available from {hub.ENDPOINT}; "
             f"it is not here, and there is no network ({error}). {advice}"
         ) from error

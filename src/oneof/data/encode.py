@@ -30,14 +30,15 @@ from oneof.storage.progress import progress_bar
 EMBEDDING_WIDTH = 256  # columns of numbers from which they are taken for an embedding
 MAX_ONE_HOT = 100  # most frequent values of a category, each with a feature of its own
 MIN_ROWS = 3  # of a value with a feature of its own, in a column with more than MAX_PLAIN_VALUES values
-MIN_COMPONENTS, MAX_COMPONENTS = 300, 500  # of the SVD: a tenth of the texts within these, a third if there are few
+# Components of the SVD: a tenth of the texts within these bounds, a third if there are few texts.
+MIN_COMPONENTS = 300
+MAX_COMPONENTS = 500
 _MAX_TERMS = 20_000  # size of the vocabulary, the most frequent terms first
 _MAX_FIT_TEXTS = 20_000  # a random sample of more texts is fitted
 _CHUNK = 2_000  # texts transformed at a time
-MIN_COUNT_COLUMNS, MIN_ZERO_SHARE = (
-    20,
-    0.8,
-)  # columns and share of zeros from which numbers are taken for counts of words
+# Columns of numbers are taken for counts of words if there are so many of them, and this share of their values is 0.
+MIN_COUNT_COLUMNS = 20
+MIN_ZERO_SHARE = 0.8
 MAX_UNSEEN = 5  # categories not seen in training that a message lists
 Unseen = dict[str, set[str]]  # column -> values
 
@@ -303,13 +304,23 @@ class Encoding:
         )
 
     def transform(
-        self, columns: Columns, *, folder: Path = Path(), cache: Path | None = None, named: Collection[str] = ()
+        self,
+        columns: Columns,
+        *,
+        folder: Path = Path(),
+        cache: Path | None = None,
+        trusted_models: Collection[str] = (),
     ) -> NDArray[Any]:
         """Return the features of `encode` alone."""
-        return self.encode(columns, folder=folder, cache=cache, named=named).features
+        return self.encode(columns, folder=folder, cache=cache, trusted_models=trusted_models).features
 
     def encode(
-        self, columns: Columns, *, folder: Path = Path(), cache: Path | None = None, named: Collection[str] = ()
+        self,
+        columns: Columns,
+        *,
+        folder: Path = Path(),
+        cache: Path | None = None,
+        trusted_models: Collection[str] = (),
     ) -> EncodedRows:
         """Encode columns as features.
 
@@ -321,8 +332,8 @@ class Encoding:
             Folder that the names of image files are relative to.
         cache
             Folder of stored embeddings; None for the user's cache.
-        named
-            Embedding models that the user has named, and that may be opened besides the default ones. An encoding may come from an
+        trusted_models
+            Embedding models that the user has named, which may be opened as well as the default ones. An encoding may come from an
             untrusted folder, and a model in it may be a path whose files bring code along.
 
         Returns
@@ -340,7 +351,7 @@ class Encoding:
         for name in self.categories:
             parts.append(self._one_hot(name, columns.non_numeric[name]))
         for part in self.embedded:
-            _check_trusted(part, named)
+            _check_trusted(part, trusted_models)
             embedder = open_embedder(part.kind, part.model)
             vectors = embedded(columns.non_numeric[part.column], embedder, folder, cache)
             if vectors.shape[1] != part.width:
@@ -445,10 +456,10 @@ def describe_unseen(unseen: Mapping[str, Collection[str]]) -> list[str]:
     return lines
 
 
-def _check_trusted(part: Embedded, named: Collection[str]) -> None:
+def _check_trusted(part: Embedded, trusted_models: Collection[str]) -> None:
     """Raise if an embedding model is neither the default one nor named by the user."""
     default_model = MODELS[part.kind]
-    if part.model == default_model or part.model in named:
+    if part.model == default_model or part.model in trusted_models:
         return
     raise ValueError(
         f"an embedder must be one that oneof knows ({default_model}) or that you name yourself; "
@@ -554,7 +565,7 @@ def _learn_pixel_encoding(columns: Columns, roles: ColumnRoles, folder: Path) ->
     if others:
         raise ValueError(
             f"a network on pictures must learn from one column of them alone; {columns.source} has "
-            f"{', '.join(others)} beside {image!r}. Leave them out, or say --image-model NAME, which turns pictures "
+            f"{', '.join(others)} in addition to {image!r}. Leave them out, or give --image-model NAME, which turns pictures "
             "into numbers."
         )
     image_spec = learn_image_spec(image, columns.non_numeric[image], folder, roles.image_side)

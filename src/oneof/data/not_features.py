@@ -1,4 +1,4 @@
-"""Find columns that are no features though they could be read as such: row numbers, true labels, identifiers, blank columns.
+"""Find columns that are not features though they could be read as such: row numbers, true labels, identifiers, blank columns.
 
 A model that learns from them learns the order of the table, or the answer itself.
 """
@@ -20,13 +20,13 @@ _EXACT = 2**24  # whole numbers that float32 can hold
 _SAMPLE = 1024  # rows that are checked for true labels
 _MIN_EXCESS = 10  # rows, more than by chance, that must agree with their set
 _REASONS = {  # what such columns are called, and what to do on the command line, or with a frame in Python
-    "text": ("columns of free text", "To use one, say --text NAME (by the words in it), or --category NAME.", "To use one, add numbers made from it, such as an embedding."),
-    "identifier": ("columns of identifiers (nearly every value is different)", "To use one, say --category NAME, or --text NAME if it is text.", "To use one whose values recur, give it the dtype 'category'."),
-    "pictures": ("columns that name pictures", "To learn from them, say --image NAME.", "To learn from them, use PartialLabelImageClassifier."),
+    "text": ("columns of free text", "To use one, give --text NAME (by the words in it), or --category NAME.", "To use one, add numbers made from it, such as an embedding."),
+    "identifier": ("columns of identifiers (nearly every value is different)", "To use one, give --category NAME, or --text NAME if it is text.", "To use one whose values recur, give it the dtype 'category'."),
+    "pictures": ("columns that name pictures", "To learn from them, give --image NAME.", "To learn from them, use PartialLabelImageClassifier."),
     "other": ("columns that hold neither numbers, dates nor text", "", ""),
     "blank": ("columns without a value", "", ""),
-    "row numbers": ("columns that number the rows", "To use them beside the others, say {flags}.", "To use them too, give X as an array."),
-    "truth": ("columns that look like true labels", "If they are, say --gold NAME; if they are features, say {flags}.", "If they are features, rename them."),
+    "row numbers": ("columns that number the rows", "To use them as well, give {flags}.", "To use them too, give X as an array."),
+    "truth": ("columns that look like true labels", "If they are, give --gold NAME; if they are features, give {flags}.", "If they are features, rename them."),
 }  # fmt: skip
 _SHORT_REASONS = {  # for the list of what became of each column
     "text": "free text, and no embedder for it is installed",
@@ -64,7 +64,7 @@ def left_out_lines(left_out: Mapping[str, str], of_a_frame: bool = False) -> lis
 
 
 def number_exclusion_reason(name: str, values: NDArray[np.float32], sets: Candidates | None) -> str | None:
-    """Return why a column of numbers [n] is no feature, a key of _REASONS; None if it may be one."""
+    """Return why a column of numbers [n] is not a feature, a key of _REASONS; None if it may be one."""
     if np.isnan(values[0]) and np.isnan(values).all():
         return "blank"
     if numbers_rows(name, values):
@@ -91,7 +91,7 @@ def number_exclusion_reason(name: str, values: NDArray[np.float32], sets: Candid
 def category_exclusion_reason(
     name: str, words: Sequence[str | None], sets: Candidates | None, separator: str = "|"
 ) -> str | None:
-    """Return why a column of categories is no feature, a key of _REASONS; None if it may be one."""
+    """Return why a column of categories is not a feature, a key of _REASONS; None if it may be one."""
     # A cell may hold several labels, as the column of another annotator does: the first is compared.
     first_labels: list[str | None] = []
     for row in _sample_rows(len(words)).tolist():

@@ -230,7 +230,10 @@ def pool_responses(pictures: Tensor, filters: Tensor, offset: Tensor) -> Tensor:
 def _pool_parts(responses: Tensor) -> Tensor:
     """Average responses [n, k, h, h] over GRID x GRID parts; neighbouring parts overlap where the side is not a multiple of GRID."""
     side = responses.shape[-1]
-    bounds = [(side * i // GRID, -(-side * (i + 1) // GRID)) for i in range(GRID)]
+    bounds = []
+    for i in range(GRID):
+        end = -(-side * (i + 1) // GRID)  # rounded up
+        bounds.append((side * i // GRID, end))
     parts = []
     for top, bottom in bounds:
         for left, right in bounds:

@@ -21,10 +21,8 @@ from oneof.storage.regular import irregular_kind
 LARGEST = 64  # pixels a side that networks are trained on, at most
 SMALLEST = 8  # at least
 THUMBNAIL = 48  # pixels a side on a page
-_DRAWN_BY_PROGRAMS = (
-    "EPS",
-    "WMF",
-)  # Pillow starts Ghostscript, or calls Windows, for files of any name with this content
+# Formats for which Pillow starts Ghostscript, or calls Windows, whatever the name of the file.
+_DRAWN_BY_PROGRAMS = ("EPS", "WMF")
 _TOO_LARGE = (Image.DecompressionBombError, Image.DecompressionBombWarning)
 UNREADABLE = (
     OSError, SyntaxError, ValueError, EOFError, LookupError, ArithmeticError, RuntimeError, struct.error, zlib.error,

@@ -84,7 +84,7 @@ def resolve_roles(kinds: Mapping[str, Kind], where: str, roles: ColumnRoles) -> 
             continue
         check_column(name, list(kinds), where)
         if name in assigned:
-            raise ValueError(f"a column must have one part; {where}, column {name!r} was given two. Name it once.")
+            raise ValueError(f"a column must have one role; {where}, column {name!r} was given two. Name it once.")
         assigned.append(name)
     free = {name: kind for name, kind in kinds.items() if name not in assigned}
     chosen: set[str] = set()

@@ -31,7 +31,7 @@ def read_supervision(
     n
         Number of rows.
     known_classes
-        Classes that there are beside those that the cells name.
+        Classes in addition to those that the cells name.
 
     Returns
     -------

@@ -75,11 +75,11 @@ class Table:
             for spellings in duplicates[:3]:
                 examples.append(" = ".join(map(ascii, spellings)))
             lines.append(
-                f"{len(duplicates)} labels look like others, as {'; '.join(examples)}: write them in one way if they are one."
+                f"{len(duplicates)} labels look like others, such as {'; '.join(examples)}: write them in one way if they are one."
             )
-        n_rows = dict(
-            zip(map(str, self.candidates.classes.tolist()), self.candidates.mask.sum(0).tolist(), strict=True)
-        )
+        n_rows = {}
+        for label, count in zip(self.candidates.classes.tolist(), self.candidates.mask.sum(0).tolist(), strict=True):
+            n_rows[str(label)] = count
         misspelt = misspelt_labels(n_rows)
         if misspelt:
             examples = []
@@ -215,7 +215,7 @@ def _check_feature_kind(opened: TableSource, name: str, is_date: bool) -> None:
         _, row, value = non_number
         raise ValueError(
             f"column {name!r} must hold numbers, as in training; {opened.name}, row {opened.first_row + row} is {value!r}. "
-            "Mend the cell."
+            "Correct the cell."
         )
 
 

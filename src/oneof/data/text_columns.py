@@ -97,11 +97,11 @@ def decide_text(name: str, profile: TextProfile) -> TextUse:
         sentence = f"column {name!r} is left out, since {profile.first_non_number}; {remedy}"
         return TextUse(sentence, f"{profile.first_non_number}, though nearly all of its cells are numbers")
     if profile.names_pictures:
-        return TextUse("pictures", f"names of pictures, {count} different ones in {profile.cells:,} cells")
+        return TextUse("pictures", f"names of pictures, {count} different names in {profile.cells:,} cells")
     if not profile.is_distinct:
         return TextUse("category", category_reason("text", len(profile.values), bool(profile.gaps)))
     if profile.words >= _MIN_WORDS * profile.cells:
-        return TextUse("text", f"free text, {count} different ones in {profile.cells:,} cells")
+        return TextUse("text", f"free text, {count} different texts in {profile.cells:,} cells")
     return TextUse("identifier", f"an identifier, {count} different texts in {profile.cells:,} cells")
 
 

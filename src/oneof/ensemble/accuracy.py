@@ -32,10 +32,10 @@ MIN_GOLD = 30  # gold labels of a random sample from which on they count in plac
 GOLD_SAMPLE_ROWS = 50  # rows that are drawn for a person to label
 MIN_HELD_OUT = 100  # held-out rows below which sets give no interval
 MIN_AMBIGUOUS = 50  # sets of several labels below which they do not show how wrong ones come in
-LEARNED_STANDARD_ERRORS = 2.3  # by which sets must be met more often than shuffled ones
-MODEL_DIFFERENCE = 0.015  # by which all models on new rows may differ from those that held a row out
+LEARNED_STANDARD_ERRORS = 2.3  # by which predictions must lie in the sets more often than in shuffled ones
+MODEL_DIFFERENCE = 0.015  # by which the accuracy of all models may differ from that of the models that held a row out
 MAX_INTERVAL = 0.25  # a wider interval is not worth showing
-MAX_ABOVE_COVERING = 0.1  # of the bound, beside the share of sets that seem to miss the truth
+MAX_ABOVE_COVERING = 0.1  # of the bound, in addition to the share of sets that seem to miss the truth
 MAX_USEFUL_BOUND = 0.995
 MIN_MISSING_SHARE = 0.05  # of sets that seem to miss the truth; less may be an error of the models
 CONFIDENT_QUANTILE = 0.7  # above it predictions are taken as nearly always right
@@ -57,7 +57,7 @@ class AccuracyEstimate:
 
     @property
     def is_known(self) -> bool:
-        """Return whether there is a figure to show: a bound of nearly 1 is none."""
+        """Return whether there is a figure to show; a bound of nearly 1 does not count."""
         if self.verdict == "interval":
             return True
         return self.verdict == "bound" and self.bound <= MAX_USEFUL_BOUND
@@ -132,7 +132,7 @@ def sample_order(n: int) -> IntArray:
 def gold_of_random_sample(gold: IntArray) -> IntArray:
     """Return the gold labels [n] of the rows that were drawn, -1 elsewhere.
 
-    Labels that a person chose to give are no random sample. Of many, half are left to choose settings by.
+    Labels of rows that a person chose are not a random sample. Of a large sample, half is left to choose settings by.
     """
     order = sample_order(len(gold))
     is_unknown = gold[order] < 0
@@ -160,7 +160,7 @@ def estimate_accuracy(evaluated: HeldOutEval) -> AccuracyEstimate:
 
     informative = evaluated.informative
     if len(informative.gold) and not _beats_shuffled_sets(informative):
-        reason = "predictions meet the sets no more often than they would meet shuffled sets"
+        reason = "predictions lie in the sets no more often than in shuffled sets"
         bound = _upper_bound(evaluated, 0.0)  # labels that such models find outside the sets show nothing
         return AccuracyEstimate("nothing learned", None, 0.0, bound, bound, covering, "candidate sets", reason)
 
@@ -182,7 +182,7 @@ def estimate_accuracy(evaluated: HeldOutEval) -> AccuracyEstimate:
 
 
 def learned_nothing(evaluated: HeldOutEval) -> bool:
-    """Return whether enough held-out sets show that the predictions meet them no more often than shuffled ones.
+    """Return whether enough held-out sets show that the predictions lie in them no more often than in shuffled ones.
 
     Gold labels, which measure the accuracy, have no influence. With votes, counts or probabilities the labels do not rest on the
     predictions alone, and the answer is no.
@@ -214,7 +214,7 @@ class LabelAccuracy(NamedTuple):
 
 
 def measure_labels(is_right: BoolArray, is_known: BoolArray) -> LabelAccuracy | None:
-    """Measure the resolved labels [n] where gold labels are known; None where these are no random sample.
+    """Measure the resolved labels [n] where gold labels are known; None where these are not a random sample.
 
     The sample is that of `gold_of_random_sample`, which leaves out rows whose gold labels may have chosen settings.
     """
@@ -269,7 +269,7 @@ def _upper_bound(evaluated: HeldOutEval, missing_share: float) -> float:
 
 
 def _beats_shuffled_sets(evaluated: HeldOutEval) -> bool:
-    """Return whether the cross-fitted predictions meet the sets more often than they would meet shuffled ones."""
+    """Return whether the cross-fitted predictions lie in the sets more often than in shuffled ones."""
     predicted = evaluated.cross_fitted.argmax(1)
     rng = np.random.default_rng(0)
     m = len(predicted)
@@ -288,11 +288,11 @@ def _obstacle_to_interval(evaluated: HeldOutEval) -> str | None:
     if evaluated.has_prior:
         return "the sets come from votes, counts or probabilities, which may share their errors"
     if m == 0:
-        return "every set that was held out is full"
+        return "every held-out set holds all labels"
     if m < MIN_HELD_OUT:
-        return f"only {m} held-out sets say something"
+        return f"only {m} held-out sets leave a label out"
     if evaluated.candidates.shape[1] == 2:
-        return "of two labels, sets show nothing that could be tested"
+        return "with two labels, how wrong ones come into sets cannot be tested"
     if n_ambiguous < MIN_AMBIGUOUS:
         return f"only {n_ambiguous} sets have several labels, too few to test how wrong ones come in"
     return None
@@ -301,8 +301,8 @@ def _obstacle_to_interval(evaluated: HeldOutEval) -> str | None:
 def _interval(evaluated: HeldOutEval) -> tuple[float, float, float]:
     """Return the accuracy if wrong labels come into sets at random, and the ends of an interval around it.
 
-    Downwards it allows for what the models may owe to the row's own set through other rows: as far as they meet sets more often than
-    the cross-fitted learner does. Upwards it allows for the share of sets that seem to miss the truth: what the most confident
+    Downwards it allows for what the models may owe to the row's own set through other rows: as far as they lie in the sets more often
+    than those of the cross-fitted learner do. Upwards it allows for the share of sets that seem to miss the truth: what the most confident
     predictions lack.
     """
     by_chance = random_membership(evaluated.candidates)

@@ -16,7 +16,7 @@ ERROR_RATE = 0.1  # how often an accuracy may be lower than the curve states
 def calibrate(evaluated: HeldOutEval, estimate: AccuracyEstimate) -> dict[str, Any]:
     """Return curves to predict with, as JSON holds them: the accuracy above a probability, and how improbable true labels are.
 
-    They rest on gold labels or on sets as the estimate does; without an interval there are none.
+    They rest on gold labels or on sets as the estimate does; without an interval they are empty.
     """
     if estimate.verdict != "interval":
         return {"by": "nothing", "reason": estimate.reason, "rows": 0, "accuracy": [], "scores": []}
@@ -97,7 +97,7 @@ def prediction_sets(calibration: dict[str, Any], probabilities: FloatArray, cove
 
 
 def _check_request(calibration: dict[str, Any], requirement: str, quantity: str, value: float) -> None:
-    """Refuse a share that is no share, and any share where the run does not show it."""
+    """Raise ValueError unless a share lies between 0 and 1, and the run is calibrated."""
     if not 0 < value < 1:
         raise ValueError(f"{requirement} between 0 and 1; got {value}.")
     if calibration["by"] == "nothing":

@@ -1,49 +1,57 @@
 r"""Combine the prior of each row (counts of votes, probabilities) with what learners predict for it, by held-out evidence.
 
-A prior is evidence on a row that the learners which held the row out have not seen. Within the set S of a row, let v be its prior, q what the
-learners predict, and m the mean of their predictions over rows, each normalised. The row's prior is
+Within the set S of a row, let v be its prior and q what the learners predict, each normalised, and m the mean of the predictions over rows.
+The learners did not see the row, so its prior and their predictions are two witnesses of its label, which are combined to
 
-    d_i = sum_{j in S_i} v_ij q_ij / sum_{j in S_i} v_ij m_ij
+    P(label j of row i)  ~  v_ij^a (q_ij^b / m_ij^(1/2))^w        on S_i.
 
-times as likely under the learners as under their mean. Learners and mean are stacked with the weight w that maximises the mean of log(w d_i + 1 - w)
-over held-out rows. By Jensen's inequality predictions that are independent of the labels within the sets lower that mean, however confident they
-are, and constant predictions have 0. So the prior is left as it is unless the mean is clearly above 0. Else
+Where v is a likelihood, as counts are, the exponent of m should be 0; where v is a posterior, which contains the frequencies of the labels, 1.
+It is not known which, so it is 1/2. Three questions determine the rest:
 
-    P(label j of row i)  ~  v_ij (w q_ij + (1 - w) m_ij) / m_ij^b        on S_i.
+- *Do the predictions help?* The prior of a row is d_i = sum_j v_ij q_ij / sum_j v_ij m_ij times as likely under the learners as under their mean.
+  By Jensen's inequality predictions that are independent of the labels within the sets lower the mean of log(u d_i + 1 - u) for every weight u,
+  however confident they are, and constant predictions have 0. Unless some u makes that mean clearly positive, the prior is left as it is.
+- *How often is the prior right?* Learners reproduce what is systematic in the priors that they were trained on. On the rows of which they are
+  surest they are taken to be right, so the share of these rows where the prior's label is theirs is a lower bound of its accuracy. If the prior
+  states less, a > 1 raises its mean probability to that share. If it states more, either may be wrong: a < 1 lowers it half way.
+- *How often are the learners right?* They were trained on labels that are right at the rate A and therefore predict them less surely than the
+  truth. If they are right at the rate r and both err independently, with wrong labels spread evenly over k others, they agree at the rate
+  A r + (1 - A)(1 - r) / k. This is solved for r, and b makes the mean probability of the learners' labels equal to it.
 
-Where v is a likelihood, as counts are, b should be 0; where v is a posterior, which contains the frequencies of the labels, 1. It is not known
-which, so b is 1/2. The prior may be over- or underconfident: v is raised to a power, chosen by the same score.
+If the features explain the mistakes of the prior, as those of a classifier that was trained on the same features, then learners repeat these mistakes,
+and their agreement shows nothing. The caller measures that, and lowers w to 0 (see `oneof.ensemble.predictable_sets`), where P is the prior itself.
 """
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
 
 Floats = NDArray[np.floating[Any]]
 Mask = NDArray[np.bool_]
-WEIGHTS = np.array([0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98])
-POWERS = (1.0, 0.7, 1.5, 0.5, 2.0, 3.0, 4.0)  # by their distance from 1, which leaves the prior unchanged
-LEAST = 1e-6  # of a row's largest prior, so that a candidate without votes stays possible
-BALANCE = 0.5  # b
-FLOOR = 0.01  # of predictions, spread over all labels, so that a row whose predicted label is outside the set has little effect within it
-HELPFUL = 2.0  # standard errors by which the mean score must exceed 0 for predictions to be used
-NOTICEABLE = 1e-3  # and the least mean score, since even constant predictions differ a little between folds
-FEWEST = 10  # held-out rows with several candidates, below which the prior is used alone
+WEIGHTS = np.array([0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98])  # u
+MIN_RELATIVE_PRIOR = 1e-6  # of a row's largest prior, so that a candidate without votes stays possible
+MEAN_POWER = 0.5  # the power of m
+SPREAD_PREDICTION = 0.01  # of predictions, spread over all labels, so that a row whose predicted label is outside the set has little effect within it
+MIN_STANDARD_ERRORS = 2.0  # standard errors by which the mean score must exceed 0 for predictions to be used
+MIN_SCORE = 1e-3  # and the least mean score, since even constant predictions differ a little between folds
+MIN_ROWS = 10  # held-out rows with several candidates, below which the prior is used alone
+SUREST_SHARE = 0.2  # share of the rows on which the learners are taken to be right
+MIN_SUREST_ROWS = 30
+MAX_ACCURACY = 0.995
+PRIOR_POWERS = (0.1, 6.0)  # the smallest and the largest a
+PREDICTION_POWERS = (0.05, 8.0)  # b
 
 
-class _Stacked(NamedTuple):
-    """A power of the prior, the weight of the learners, and the log-score of each held-out row."""
-
-    power: float
-    weight: float
-    scores: Floats
-
-
-def combine_prior(prior: Floats, predicted: Floats, candidates: Mask, held_out: Mask) -> NDArray[np.float64]:
+def combine_prior(
+    prior: Floats, predicted: Floats, candidates: Mask, held_out: Mask, independence: float = 1.0
+) -> NDArray[np.float64]:
     """Return the probability of each candidate [n, c], by the prior [n, c] and the learners' probabilities [n, c].
 
-    `held_out` [n] marks the rows whose probabilities come from learners that were not fitted on them: these rows determine the weights.
+    `held_out` [n] marks the rows whose probabilities come from learners that were not fitted on them: these rows determine the powers.
+    `independence` is w: 1 if the mistakes of the prior have nothing to do with the features, 0 if the features explain them.
 
     >>> rng = np.random.default_rng(0)
     >>> truth = rng.integers(2, size=200)
@@ -56,61 +64,95 @@ def combine_prior(prior: Floats, predicted: Floats, candidates: Mask, held_out: 
     >>> bool(combine_prior(prior, informative, everything, everything[:, 0]).max(1).min() > 0.95)
     True
     """
-    is_scored = held_out & (candidates.sum(1) > 1)
-    predicted = _within(predicted + FLOOR / predicted.shape[1], candidates)
-    mean = _mean_within(predicted, candidates, is_scored)
-    chosen = _choose(prior[is_scored], predicted[is_scored], mean[is_scored], candidates[is_scored])
-    shares = _normalised(prior, candidates, chosen.power)
-    if chosen.weight == 0:
+    shares = _normalised(prior, candidates)
+    scored = held_out & (candidates.sum(1) > 1)
+    predicted = _within(predicted + SPREAD_PREDICTION / predicted.shape[1], candidates)
+    mean = _mean_within(predicted, candidates, scored)
+    if scored.sum() < MIN_ROWS or not _are_helpful(shares[scored], predicted[scored], mean[scored]):
         return shares  # exactly, so that ties stay ties
-    mixed = chosen.weight * predicted + (1 - chosen.weight) * mean
-    return _within(shares * mixed / mean**BALANCE, candidates)
+
+    agreement = _agreement(shares[scored], predicted[scored])
+    prior_power = _power_of_prior(shares[scored], predicted[scored], agreement)
+    sharpened = _powered(shares, prior_power)
+    learner_accuracy = _learner_accuracy(sharpened[scored], candidates[scored], agreement)
+    prediction_power = _power_with_confidence(predicted[scored], learner_accuracy, PREDICTION_POWERS)
+    predicted = _powered(predicted, prediction_power)
+    mean = _mean_within(predicted, candidates, scored)
+
+    final_prior = _powered(shares, 1 + independence * (prior_power - 1))
+    evidence_of_features = (predicted / mean**MEAN_POWER) ** independence
+    return _within(final_prior * evidence_of_features, candidates)
 
 
-def _choose(prior: Floats, predicted: Floats, mean: Floats, candidates: Mask) -> _Stacked:
-    """Choose the weight of the predictions, and the power nearest to 1 whose score is within a standard error of the best."""
-    as_given = _Stacked(1.0, 0.0, np.zeros(len(prior)))
-    if len(prior) < FEWEST:
-        return as_given
-    helpful = []
-    for power in POWERS:
-        stacked = _best_weight(power, prior, predicted, mean, candidates)
-        if _is_helpful(stacked):
-            helpful.append(stacked)
-    if not helpful:
-        return as_given
-    best = max(helpful, key=lambda stacked: stacked.scores.mean())
-    for stacked in helpful:  # the powers are in the order of their distance from 1
-        if not _clearly_better(best.scores - stacked.scores, 1.0):
-            return stacked
-    return best
-
-
-def _best_weight(power: float, prior: Floats, predicted: Floats, mean: Floats, candidates: Mask) -> _Stacked:
-    """Return the weight of the predictions that makes their mixture with the prior fit best, for one power of the prior."""
-    shares = _normalised(prior, candidates, power)
+def _are_helpful(shares: Floats, predicted: Floats, mean: Floats) -> bool:
+    """Return whether the predictions make the priors noticeably and significantly likelier than their mean does."""
     ratio = (shares * predicted).sum(1) / (shares * mean).sum(1)
     scores = np.log(WEIGHTS[:, None] * ratio + 1 - WEIGHTS[:, None])  # [weights, n]
-    best = int(scores.mean(1).argmax())
-    return _Stacked(power, float(WEIGHTS[best]), scores[best])
+    best = scores[scores.mean(1).argmax()]
+    return bool(best.mean() > max(MIN_SCORE, MIN_STANDARD_ERRORS * best.std() / len(best) ** 0.5))
 
 
-def _is_helpful(stacked: _Stacked) -> bool:
-    """Return whether the predictions make the sets noticeably and significantly likelier than the prior alone does."""
-    return stacked.scores.mean() > NOTICEABLE and _clearly_better(stacked.scores, HELPFUL)
+def _agreement(shares: Floats, predicted: Floats) -> NDArray[np.float64]:
+    """Return 1 for each row whose predicted label has the largest prior, divided by the number of labels that share it, else 0."""
+    has_largest = shares >= shares.max(1, keepdims=True) * (1 - 1e-9)
+    label = predicted.argmax(1)
+    agrees = has_largest[np.arange(len(label)), label]
+    return np.asarray(agrees / has_largest.sum(1))
 
 
-def _clearly_better(gain: Floats, standard_errors: float) -> bool:
-    """Return whether a mean gain is larger than some standard errors."""
-    return bool(gain.mean() > standard_errors * gain.std() / len(gain) ** 0.5)
+def _power_of_prior(shares: Floats, predicted: Floats, agreement: Floats) -> float:
+    """Return a, by the rows of which the learners are surest."""
+    n_surest = max(int(SUREST_SHARE * len(shares)), min(MIN_SUREST_ROWS, len(shares)))
+    surest = np.argsort(-predicted.max(1), kind="stable")[:n_surest]
+    stated = float(shares[surest].max(1).mean())
+    agreed = float(agreement[surest].mean())
+    standard_error = (agreed * (1 - agreed) / n_surest) ** 0.5
+    upper = min(agreed + standard_error, MAX_ACCURACY)  # the prior has the benefit of the doubt
+    accuracy = upper
+    if agreed <= stated:
+        accuracy = (stated + min(upper, stated)) / 2
+    return _power_with_confidence(shares[surest], accuracy, PRIOR_POWERS)
 
 
-def _normalised(prior: Floats, candidates: Mask, power: float) -> NDArray[np.float64]:
-    """Return the prior raised to a power, as shares within the sets [n, c]; of a row without any prior, equal shares."""
+def _learner_accuracy(shares: Floats, candidates: Mask, agreement: Floats) -> float:
+    """Return r: how often the learners' labels are right, if the prior's labels are right as often as its shares say."""
+    accuracy = shares.max(1)
+    n_wrong = np.maximum(candidates.sum(1) - 1, 1)
+    by_chance = float(((1 - accuracy) / n_wrong).mean())  # agreement with a wrong label of the prior
+    rate = (agreement.mean() - by_chance) / max(float(accuracy.mean()) - by_chance, 1e-6)
+    return float(np.clip(rate, 0, MAX_ACCURACY))
+
+
+def _power_with_confidence(shares: Floats, confidence: float, powers: tuple[float, float]) -> float:
+    """Return the power, between the two given ones, at which the mean of the largest shares is the confidence."""
+
+    def excess(log_power: float) -> float:
+        return float(_powered(shares, np.exp(log_power)).max(1).mean()) - confidence
+
+    return float(np.exp(_root(excess, np.log(powers[0]), np.log(powers[1]))))
+
+
+def _root(increasing: Callable[[float], float], low: float, high: float) -> float:
+    """Return where an increasing function is 0, or the end of the interval that is nearest to it."""
+    if increasing(low) >= 0:
+        return low
+    if increasing(high) <= 0:
+        return high
+    return float(brentq(increasing, low, high, xtol=1e-3))
+
+
+def _normalised(prior: Floats, candidates: Mask) -> NDArray[np.float64]:
+    """Return the prior as shares within the sets [n, c]; of a row without any prior, equal shares."""
     within = np.where(candidates, prior, 0.0).astype(np.float64)
     largest = within.max(1, keepdims=True)
     relative = np.where(largest > 0, within / np.where(largest > 0, largest, 1.0), 1.0)
-    return _within(np.maximum(relative, LEAST) ** power, candidates)
+    return _within(np.maximum(relative, MIN_RELATIVE_PRIOR), candidates)
+
+
+def _powered(shares: Floats, power: float) -> NDArray[np.float64]:
+    """Return shares [n, c] raised to a power and normalised; labels outside the set keep a share of 0."""
+    relative = (shares / shares.max(1, keepdims=True)) ** power
+    return np.asarray(relative / relative.sum(1, keepdims=True))
 
 
 def _mean_within(shares: Floats, candidates: Mask, rows: Mask) -> NDArray[np.float64]:

@@ -35,7 +35,7 @@ from scipy.special import logsumexp, softmax
 
 from oneof.data.dataset import VoteEvidence, VoteScorer
 from oneof.learners.base import Predictions
-from oneof.votes.annotators import CORRELATION, vote_exponent
+from oneof.votes.annotators import vote_exponent
 
 Floats = NDArray[np.floating[Any]]
 POWERS = (0.15, 0.3, 0.5, 0.7, 1.0)  # b
@@ -75,7 +75,8 @@ NO_HELP = Powers(0.0, 0.0, 0.0, 0.0)
 def combine_votes(votes: VoteEvidence, predictions: Predictions) -> NDArray[np.float32]:
     """Return the probability of each label [n, c], by single votes and by the learners' predictions.
 
-    Where predictions by the votes on other rows exist, their mean with the learners' is tried as well.
+    Where predictions by the votes on other rows exist, their mean with the learners' is tried as well. Where learners repeat votes, these predictions
+    replace the learners' on rows with votes.
     """
     if votes.posterior is None or votes.held_out is None or votes.counts is None:
         raise ValueError("votes must be single votes; got counts or probabilities. Combine these by combine_prior.")
@@ -86,6 +87,8 @@ def combine_votes(votes: VoteEvidence, predictions: Predictions) -> NDArray[np.f
     if votes.neighbours is not None:
         by_neighbours = np.where(np.isnan(votes.neighbours), predictions.mean, votes.neighbours)
         tried.append((predictions.mean + by_neighbours) / 2)
+        if votes.learners_repeat_votes:
+            tried = [by_neighbours]
     best = NO_HELP
     best_logs = np.zeros_like(likelihood)
     for probabilities in tried:
@@ -98,12 +101,12 @@ def combine_votes(votes: VoteEvidence, predictions: Predictions) -> NDArray[np.f
     is_predicted = predictions.mean.max(1) > predictions.mean.min(1)  # False where a row shows nothing to the learners
     power = np.where(is_predicted, np.where(has_votes, best.combined, UNVOTED * best.rows), 0.0)[:, None]
     combined = likelihood + (1 - power) * log_frequencies + power * best_logs
-    combined[has_votes & is_predicted] /= 1 + 2 * CORRELATION * best.explained * best.combined
+    combined[has_votes & is_predicted] /= 1 + 2 * votes.correlation * best.explained * best.combined
     tempered = softmax(combined, axis=1)
     if best.explained > 0 and votes.vote_model is not None:
         rows = np.flatnonzero(has_votes & is_predicted)
         by_model = votes.vote_model.posterior(tried)[rows]
-        exponent = vote_exponent(votes.counts[rows].sum(1), CORRELATION)
+        exponent = vote_exponent(votes.counts[rows].sum(1), votes.correlation)
         tempered[rows] = average_with_model(tempered[rows], by_model, exponent)
     return np.asarray(tempered, dtype=np.float32)
 

@@ -70,7 +70,7 @@ def _predict_other_rows(learner: FittedLearner, rows: IntArray, data: Dataset) -
     """Return the out-of-fold predictions of a learner, with the predictions of its model for all other rows."""
     is_other = np.ones(len(data), dtype=bool)
     is_other[rows] = False
-    model = Model(data.classes, data.encoding, (), calibration={}).with_fitted([learner], np.ones(1))
+    model = Model(data.classes, data.encoding, members=(), calibration={}).with_fitted([learner], np.ones(1))
     predicted = model.probabilities(data.features[is_other])
     of_others = Predictions.from_single_model(predicted, data.candidates.mask[is_other])
 

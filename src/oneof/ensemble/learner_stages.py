@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -153,11 +153,7 @@ def fit_networks(data: Dataset, sets: BoolArray, kernels: KernelStage, context: 
         return NetworkStage([], [], [], sets, [])
     kept, lead = remove_dominated_labels(sets, kernels.soft_labels, config.margin)
     targets = Targets.uniform(kept)
-    scalings = kernels.best_scalings or _scalings(context)
-    hidden: tuple[int, ...] = ()  # a linear model
-    if "networks" in kinds:
-        hidden = config.hidden
-    configs = [NetworkConfig(hidden, scaling, config.lr, config.weight_decay) for scaling in scalings]
+    configs = _network_configs(kinds, kernels, context)
     features = append_ranks(data.features, torch.device(context.resources.device))
     epochs = NetworkLearner(tuple(configs), features, lead).affordable_epochs(data, targets, context)
     if epochs == 0 and kernels.purifies:  # the kernel can do without networks
@@ -167,20 +163,30 @@ def fit_networks(data: Dataset, sets: BoolArray, kernels: KernelStage, context: 
     if epochs != config.epochs:
         warnings.append(f"--time-limit: networks had {epochs} of {config.epochs} epochs.")
 
-    config = replace(config, epochs=epochs)
-    context = context._replace(config=replace(context.config, ensemble=config))
+    context = context._replace(config=replace(context.config, ensemble=replace(config, epochs=epochs)))
     chosen = list(context.warm_start.networks) or configs  # those of an earlier fit, if there are any
     to_train = [NetworkLearner(tuple(chosen), features, lead)]
-    if "linear" in kinds and hidden != ():
-        linear_configs = tuple(dict.fromkeys(chosen_config._replace(hidden=()) for chosen_config in chosen))
+    have_layers = any(network.hidden for network in configs)
+    if "linear" in kinds and have_layers:
+        linear_configs = tuple(dict.fromkeys(network._replace(hidden=()) for network in chosen))
         to_train.append(NetworkLearner(linear_configs, features, lead, beside_mlps=True))
     learners = fit_network_learners(to_train, data, targets, context)
-    check_converged(learners, [chosen_config.lr for chosen_config in chosen])
+    check_converged(learners, [network.lr for network in chosen])
     # With votes both kinds are kept: the sets then hold nearly all labels, so they cannot show which kind is better.
     best = learners
     if not data.has_single_votes:
         best = _best_kind(learners, context)
     return NetworkStage(learners, best, chosen, kept, warnings)
+
+
+def _network_configs(kinds: Collection[str], kernels: KernelStage, context: Context) -> list[NetworkConfig]:
+    """Return the settings of a network for each scaling that the kernel ranked best; linear models if there are to be no others."""
+    config = context.config.ensemble
+    hidden: tuple[int, ...] = ()
+    if "networks" in kinds:
+        hidden = config.hidden
+    scalings = kernels.best_scalings or _scalings(context)
+    return [NetworkConfig(hidden, scaling, config.lr, config.weight_decay) for scaling in scalings]
 
 
 def fit_image_networks(data: Dataset, sets: BoolArray, context: Context) -> NetworkStage:
@@ -223,31 +229,14 @@ def fit_label_learners(
     """
     config = context.config.ensemble
     kernel = kernels.learner
+    kernel_is_learner = kernel is not None and "kernel" in config.learners
+    fitted_before = list(networks)
+    if kernel is not None and kernel_is_learner:
+        fitted_before.append(kernel)
+
     learners = []
     warnings = []
-    other_learners = list(networks)
-    if kernel is not None and "kernel" in config.learners:
-        other_learners.append(kernel)
-
-    def is_useful(probabilities: Any) -> bool:
-        """Return whether trees with these predictions get any weight, by the rows that were held out so far."""
-        oof = Predictions.from_single_model(probabilities, context.evaluation_sets)
-        oof = oof._replace(held_out=np.asarray(probabilities.any(1)))
-        trees = FittedLearner("trees", None, oof)
-        if not other_learners:
-            return True
-        weights = weigh_learners([*other_learners, trees], data, context)
-        return bool(weights[-1] > 0)
-
-    shape = targets.soft_labels.shape
-    tree_learners: list[Learner] = []
-    if "trees" in config.learners and config.trees.is_affordable(*shape):
-        tree_learners.append(TreeLearner(config.trees, is_useful))
-    forest_config = config.set_trees.trees
-    if "set_trees" in config.learners and forest_config.is_affordable(*shape) and not data.has_prior:
-        grow = GrowOnSets(config.set_trees)
-        tree_learners.append(TreeLearner(forest_config, is_useful, grow, name="set_trees", is_nested=True))
-    for tree_learner in tree_learners:
+    for tree_learner in _tree_learners(data, targets, fitted_before, context):
         if context.resources.seconds_left <= 0 and kernels.soft_labels is not None:
             warnings.append("--time-limit: there was no time for trees.")
             break
@@ -255,9 +244,38 @@ def fit_label_learners(
     for classifier in config.learners:
         if not isinstance(classifier, str):
             learners.append(SklearnLearner(classifier).fit(data, targets, context))
-    if kernel is not None and ("kernel" in config.learners or not (networks or learners)):
+    if kernel is not None and (kernel_is_learner or not (networks or learners)):
         learners.append(kernel)
     return LabelStage(learners, warnings)
+
+
+def _tree_learners(
+    data: Dataset, targets: Targets, fitted_before: list[FittedLearner], context: Context
+) -> list[Learner]:
+    """Return those of the two kinds of trees that are among the learners and affordable.
+
+    The first few trees are grown to the end only if they get any weight beside the learners that were fitted before.
+    """
+    config = context.config.ensemble
+    shape = targets.soft_labels.shape
+
+    def is_useful(probabilities: Any) -> bool:
+        """Return whether trees with these predictions get any weight, by the rows that were held out so far."""
+        if not fitted_before:
+            return True
+        oof = Predictions.from_single_model(probabilities, context.evaluation_sets)
+        oof = oof._replace(held_out=np.asarray(probabilities.any(1)))
+        weights = weigh_learners([*fitted_before, FittedLearner("trees", None, oof)], data, context)
+        return bool(weights[-1] > 0)
+
+    learners: list[Learner] = []
+    if "trees" in config.learners and config.trees.is_affordable(*shape):
+        learners.append(TreeLearner(config.trees, is_useful))
+    forest_config = config.set_trees.trees
+    if "set_trees" in config.learners and forest_config.is_affordable(*shape) and not data.has_prior:
+        grow = GrowOnSets(config.set_trees)
+        learners.append(TreeLearner(forest_config, is_useful, grow, name="set_trees", is_nested=True))
+    return learners
 
 
 def remove_dominated_labels(sets: BoolArray, weights: FloatArray | None, margin: float) -> tuple[BoolArray, FloatArray]:

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from oneof.data.dataset import Dataset
 from oneof.data.encode import Encoding
 from oneof.learners.base import FittedLearner
 from oneof.learners.forest import Forest
@@ -28,9 +29,9 @@ class Model:
 
     classes: list[str]  # [c]
     encoding: Encoding  # columns -> features [n, d]
-    members: tuple[Networks, ...]  # stacks of networks
+    members: tuple[Networks, ...]  # stacks of networks, each of one architecture
     calibration: dict[str, Any]  # as `oneof.ensemble.calibrate` makes it
-    others: tuple[OtherModel, ...] = ()  # that are no networks
+    others: tuple[OtherModel, ...] = ()  # models that are not networks
     shares: tuple[float, ...] = ()  # weight of each member, then of each other model; (): every network counts the same
 
     @property
@@ -120,7 +121,7 @@ class Model:
         return probability_blocks(self.members, x, len(self.classes))
 
     def check_predicts(self) -> None:
-        """Refuse a model of votes alone, which has nothing to tell new rows apart by."""
+        """Raise ValueError for a model of votes alone, which has no features to predict new rows from."""
         if not self.members and not self.others:
             remedy = "Fit again with columns to learn from, such as a text (--text COLUMN)."
             raise ValueError(
@@ -143,10 +144,15 @@ class Model:
         return mean
 
     def check_exportable(self) -> None:
-        """Refuse a classifier of the user's own, which is no graph of tensors."""
+        """Raise ValueError for a classifier of the user's own, which is not a graph of tensors."""
         for model in self.others:
             if isinstance(model, SklearnModel):
                 raise ValueError(
                     f"learners must be oneof's own to be exported; {model.name} is not. "
                     "Fit without it to export, or use the folder that save writes."
                 )
+
+
+def represent_rows(data: Dataset, networks: Sequence[Networks]) -> NDArray[Any]:
+    """Return each row as the first network represents it [n, width]; without networks, standardised features."""
+    return Model(data.classes, data.encoding, tuple(networks), calibration={}).features(data.features)

@@ -1,4 +1,4 @@
-r"""Measure how well features predict which wrong labels are in the sets, and lower the trust in labels accordingly.
+r"""Measure how well features predict which wrong labels are in the sets, or how probable they are, and lower the trust in labels accordingly.
 
 Annotators' mistakes may depend on the features: three annotators who take a blurred 4 for a 9 name both labels wherever a 4 is blurred. A model that
 repeats the mistake fits such sets as well as a correct one, so that it may be confident and wrong.
@@ -11,14 +11,21 @@ residuals on the features, fitted without row i. With the log-likelihood l of th
 which is McFadden's pseudo R² of the features, given the labels. It is below 0.06 where wrong labels are in the sets by chance, by the class of the row,
 or by the uncertainty of a weak classifier, and on three real data sets. Where annotators who learned from a few rows name one label each, it is 0.1 to
 0.5, and up to half of the labels in which models are confident are wrong.
+
+Where the input is probabilities or counts, A and B are means of the numbers in place of frequencies, and the share is the R² of the features for the
+numbers of the wrong labels. It is below 0 where people's votes or a language model err by chance, and 0.1 to 0.8 where a classifier of the same features
+wrote the probabilities. Learners then agree with such a classifier whether it is right or not.
 """
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from oneof.data.dataset import Dataset
 from oneof.data.with_ranks import fit_quantiles
+from oneof.ensemble.accuracy import MIN_AMBIGUOUS, MIN_HELD_OUT, sample_order
 from oneof.learners.kernel import KernelConfig, leave_one_out_regression
 from oneof.learners.scaling import scale
 
@@ -29,10 +36,39 @@ IntArray = NDArray[np.intp]
 MAX_ROWS = 1500  # on which the share is estimated
 MIN_SHARE = 0.06  # up to which labels are trusted fully
 MAX_SHARE = 0.30  # from which on they are trusted least
+PRIOR_SHARES = (0.0, 0.2)  # the same two for counts and probabilities
+NOTICEABLE_INDEPENDENCE = 0.75  # up to which a warning is given
 MIN_TRUST = 0.1  # above 0, so that the labels of a set keep their order
 _KERNEL = KernelConfig(relative_gamma=1.0)
 _RIDGE = 1.0
+_MIN_VARIANCE = 1e-8  # of a prior's shares, below which there is nothing to explain
 _MIN_RATE = 0.005  # rates are clipped to [_MIN_RATE, 1 - _MIN_RATE], so that no label has an infinite log-likelihood
+
+
+class Trust(NamedTuple):
+    """How far the learners' predictions for the rows of the table can be trusted."""
+
+    in_labels: float = 1.0  # probability that the learners' choice within a set can be believed
+    independence: float = 1.0  # of the learners' mistakes from those in counts or probabilities
+    warnings: Sequence[str] = ()
+
+
+def estimate_trust(data: Dataset, labels: IntArray) -> Trust:
+    """Estimate the trust from how well features predict which wrong labels are in the sets, or how probable, on a sample of the rows.
+
+    It is full with single votes, which tell more than sets do, and for too few rows or sets of several labels.
+    """
+    rows = np.sort(sample_order(len(data))[:MAX_ROWS])
+    mask = data.candidates.mask[rows]
+    n_ambiguous = int((mask.sum(1) > 1).sum())
+    if data.has_single_votes or len(rows) < MIN_HELD_OUT or n_ambiguous < MIN_AMBIGUOUS:
+        return Trust()
+    features = data.plain_features(rows)
+    if data.has_prior:
+        share = explained_share_of_prior(features, data.prior[rows], labels[rows])
+        return Trust(independence=independence_of_prior(share), warnings=describe_share_of_prior(share))
+    share = explained_share(features, mask, labels[rows])
+    return Trust(in_labels=trust_in_labels(share), warnings=describe_share(share))
 
 
 def explained_share(features: FloatArray, candidates: BoolArray, labels: IntArray) -> float:
@@ -58,15 +94,45 @@ def explained_share(features: FloatArray, candidates: BoolArray, labels: IntArra
     # Over the rows with this label, with the row itself replaced by the mean over all rows.
     by_label = (n_present - candidates + candidates.mean(0)) / n_with_label
     by_label = np.clip(by_label, _MIN_RATE, 1 - _MIN_RATE)
-
-    ranked, _ = scale(fit_quantiles(features)(features), "ranks")
-    regression = leave_one_out_regression(ranked, _KERNEL)
-    residuals = np.where(is_label, 0.0, candidates - by_label)
-    by_features = np.clip(by_label + regression(_RIDGE, residuals), _MIN_RATE, 1 - _MIN_RATE)
+    by_features = by_label + _predict_residuals(features, candidates - by_label, is_label)
+    by_features = np.clip(by_features, _MIN_RATE, 1 - _MIN_RATE)
 
     without_features = _log_likelihood(by_label, candidates, is_label)
     with_features = _log_likelihood(by_features, candidates, is_label)
     return (with_features - without_features) / -without_features
+
+
+def explained_share_of_prior(features: FloatArray, prior: FloatArray, labels: IntArray) -> float:
+    """Return the R² of features [n, d] for the prior [n, c] of labels other than each row's own, given the labels [n].
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> features = rng.normal(size=(600, 2))
+    >>> labels = rng.integers(3, size=600)
+    >>> is_label = np.arange(4) == labels[:, None]
+    >>> by_chance = rng.dirichlet([1, 1, 1, 1], size=600) + is_label
+    >>> by_features = np.exp(features @ rng.normal(size=(2, 4))) + is_label
+    >>> explained_share_of_prior(features, by_chance, labels) < 0.06, explained_share_of_prior(features, by_features, labels) > 0.3
+    (True, True)
+    """
+    is_label = np.arange(prior.shape[1]) == labels[:, None]
+    shares = prior / np.maximum(prior.sum(1, keepdims=True), 1e-12)
+    n_others = is_label.sum(0)[labels][:, None] - 1  # rows with the same label
+    total_of_others = (is_label.T.astype(np.float64) @ shares)[labels] - shares
+    residuals = np.where(n_others > 0, shares - total_of_others / np.maximum(n_others, 1), 0.0)
+    unexplained = residuals - _predict_residuals(features, residuals, is_label)
+    variance = float((residuals[~is_label] ** 2).mean())
+    if variance < _MIN_VARIANCE:
+        return 0.0
+    return 1 - float((unexplained[~is_label] ** 2).mean()) / variance
+
+
+def _predict_residuals(features: FloatArray, residuals: FloatArray, is_label: BoolArray) -> FloatArray:
+    """Return residuals [n, c] as a kernel regression on the features predicts them, without the row itself."""
+    ranked, _ = scale(fit_quantiles(features)(features), "ranks")
+    regression = leave_one_out_regression(ranked, _KERNEL)
+    return np.asarray(regression(_RIDGE, np.where(is_label, 0.0, residuals)))
 
 
 def trust_in_labels(share: float) -> float:
@@ -79,16 +145,40 @@ def trust_in_labels(share: float) -> float:
     return 1 - (1 - MIN_TRUST) * doubt
 
 
+def independence_of_prior(share: float) -> float:
+    """Return how far learners are a second opinion beside a prior, from 1 down to 0, given the share of it that features explain.
+
+    >>> [round(independence_of_prior(share), 2) for share in (-0.1, 0.1, 0.4)]
+    [1.0, 0.5, 0.0]
+    """
+    low, high = PRIOR_SHARES
+    return 1 - float(np.clip((share - low) / (high - low), 0, 1))
+
+
 def describe_share(share: float) -> list[str]:
     """Return a warning where the share lowers the trust in labels, else nothing."""
     if trust_in_labels(share) == 1:
         return []
-    percent = f"{share:.0%}".replace("%", " %")
     return [
-        f"the features explain {percent} of which wrong labels are in the sets: the mistakes in the sets seem to depend on the features, "
-        "and the labels may repeat them. Their probabilities are lowered. To measure the accuracy of the labels, fill in sample.csv; "
+        f"the features explain {_percent(share)} of which wrong labels are in the sets: the mistakes in the sets seem to depend on the features, "
+        "and the labels may repeat them. Their probabilities are lowered. To measure the accuracy of the labels, label a random sample, such as sample.csv of a run; "
         "single votes (--votes) would tell more than sets."
     ]
+
+
+def describe_share_of_prior(share: float) -> list[str]:
+    """Return a warning where the share lowers the weight of the learners beside counts or probabilities, else nothing."""
+    if independence_of_prior(share) > NOTICEABLE_INDEPENDENCE:
+        return []
+    return [
+        f"the features explain {_percent(share)} of the probabilities that the input gives to wrong labels. They seem to come from a model of "
+        "the same features, so predictions from these are no second opinion, and the labels stay close to the input. "
+        "To measure the accuracy of the labels, label a random sample, such as sample.csv of a run."
+    ]
+
+
+def _percent(share: float) -> str:
+    return f"{share:.0%}".replace("%", " %")
 
 
 def _log_likelihood(rates: FloatArray, candidates: BoolArray, is_label: BoolArray) -> float:

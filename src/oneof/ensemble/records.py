@@ -10,10 +10,12 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-from oneof.data.dataset import UNKNOWN, BoolArray, Dataset
+from oneof.data.dataset import UNKNOWN, BoolArray, Dataset, FloatArray
 from oneof.ensemble.accuracy import AccuracyEstimate
 from oneof.ensemble.model import Model
 from oneof.ensemble.resolve import ResolvedRows
+from oneof.ensemble.review_order import neighbours_and_gain
+from oneof.learners.base import FittedLearner, Resources, trained_networks
 from oneof.metrics import CRITERIA
 from oneof.storage.rows import Row
 from oneof.storage.settings import to_serializable
@@ -34,6 +36,27 @@ class FitResult(NamedTuple):
     accuracy: AccuracyEstimate  # on new rows
     metadata: dict[str, Any]  # for run.json: all of it that does not depend on where the data came from
     warnings: list[str]
+
+
+def describe_rows(
+    data: Dataset,
+    learners: Sequence[FittedLearner],
+    resolved: ResolvedRows,
+    representation: FloatArray,
+    resources: Resources,
+) -> pa.Table:
+    """Return the purified table, a row per example: its label with the evidence, removals, similar rows and the gain of reviewing it."""
+    trained = trained_networks(learners)
+    neighbours, gain = neighbours_and_gain(
+        representation, resolved.distribution, resolved.ask, resources.device, resources.map
+    )
+    other_columns = {
+        "removed": removals_table(trained, data.reviewed_sets, data.classes),
+        "trained": training_counts(trained, len(data)),
+        "neighbours": neighbours,
+        "gain": pa.array(gain),
+    }
+    return purified_table(data, resolved, other_columns)
 
 
 def purified_table(data: Dataset, resolved: ResolvedRows, other_columns: Mapping[str, pa.Array]) -> pa.Table:
@@ -152,6 +175,14 @@ def describe_fit(
         "rule": rule,
         "estimate": asdict(accuracy),
     }
+
+
+def learner_rows(weights: Mapping[str, float]) -> list[Row]:
+    """Return a row for rows.jsonl with the weight of each learner, also if it is 0."""
+    rows: list[Row] = []
+    for name, weight in weights.items():
+        rows.append({"stage": "learners", "learner": name, "share": weight})
+    return rows
 
 
 def training_record(trained: Sequence[Fit]) -> dict[str, Any]:

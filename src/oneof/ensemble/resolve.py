@@ -47,18 +47,20 @@ class ResolvedRows(NamedTuple):
     ask: BoolArray  # [n] whether a person should review the row
 
 
-def resolve_labels(data: Dataset, predictions: Predictions, allowed: BoolArray, trust: float = 1.0) -> ResolvedRows:
+def resolve_labels(
+    data: Dataset, predictions: Predictions, allowed: BoolArray, trust: float = 1.0, independence: float = 1.0
+) -> ResolvedRows:
     """Choose the label of each row among the allowed ones [n, c], with the probabilities of its original candidates.
 
     `trust` is the probability that the learners can be believed (see `oneof.ensemble.predictable_sets`). If they cannot, all labels of a set
-    are equally probable, and it holds the true label.
+    are equally probable, and it holds the true label. `independence` weights them beside counts or probabilities of the input.
     """
     original = data.candidates.mask
     n, c = original.shape
     rows = np.arange(n)
     scores = predictions.mean
     if data.votes is not None:
-        scores = combine_with_votes(data.votes, predictions, original)
+        scores = combine_with_votes(data.votes, predictions, original, independence)
 
     shares = np.where(original, scores + np.float32(1e-12), np.float32(0))
     shares /= shares.sum(1, keepdims=True)
@@ -122,11 +124,14 @@ def sets_after_purification(trained: Sequence[Fit], sets: BoolArray) -> BoolArra
     return np.where(kept.any(1, keepdims=True), kept, sets)
 
 
-def combine_with_votes(votes: VoteEvidence, predictions: Predictions, candidates: BoolArray) -> NDArray[np.float32]:
+def combine_with_votes(
+    votes: VoteEvidence, predictions: Predictions, candidates: BoolArray, independence: float = 1.0
+) -> NDArray[np.float32]:
     """Return the probabilities [n, c] that result from votes, counts or given probabilities and the learners' predictions."""
     if votes.held_out is not None:
         return combine_votes(votes, predictions)
-    return combine_prior(votes.likelihood, predictions.mean, candidates, predictions.held_out).astype(np.float32)
+    combined = combine_prior(votes.likelihood, predictions.mean, candidates, predictions.held_out, independence)
+    return combined.astype(np.float32)
 
 
 def respect_unanimous_votes(

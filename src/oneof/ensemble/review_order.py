@@ -137,20 +137,20 @@ def nearest(x: Floats, rows: NDArray[np.intp], among: NDArray[np.intp], device: 
     return neighbours
 
 
-def queue(purified: pa.Table) -> pa.Array:
+def queue_column(purified: pa.Table) -> pa.Array:
     """Return each row's place in the review queue, counted from 1; null for rows that need no review."""
     ask = purified["ask"].to_numpy()
     return pa.array(queue_places(ask, purified["gain"].to_numpy()), mask=~ask)
 
 
 def queue_places(ask: NDArray[np.bool_], gain: Floats) -> NDArray[np.int64]:
-    """Return the place of every row [n] if they are reviewed in `asking_order`, counted from 1."""
+    """Return the place of every row [n] if they are reviewed in `reviewing_order`, counted from 1."""
     place = np.empty(len(ask), dtype=np.int64)
     place[np.lexsort((-gain, ~ask))] = np.arange(1, len(ask) + 1)
     return place
 
 
-def asking_order(purified: pa.Table) -> NDArray[np.intp]:
+def reviewing_order(purified: pa.Table) -> NDArray[np.intp]:
     """Return all rows: first those to review, by decreasing gain, then the others, likewise."""
     ask = purified["ask"].to_numpy()
     gain = purified["gain"].to_numpy()

@@ -177,7 +177,9 @@ def read_setting(path: Path) -> dict[str, Any]:
     try:
         setting = parse_json(content)
     except ValueError as error:
-        raise ValueError(f"settings must be a JSON file, as oneof tune writes it; {path} is none ({error}).") from error
+        raise ValueError(
+            f"settings must be a JSON file, as oneof tune writes it; {path} is not one ({error})."
+        ) from error
     if not isinstance(setting, dict):
         raise ValueError(f"settings must be a JSON object, as oneof tune writes it; {path} holds {setting!r:.60}.")
     return setting

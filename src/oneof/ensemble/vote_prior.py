@@ -25,6 +25,7 @@ from oneof.votes.ballots import Votes
 from oneof.votes.dawid_skene import shares, vote_counts
 from oneof.votes.dependence import discount_dependent
 from oneof.votes.joint import Joint, Predict, choose, join, leave_answers_out
+from oneof.votes.read_columns import columns_read_by_rules
 from oneof.votes.shared_mistakes import SharedMistakesModel, log_likelihood_of_rules
 
 Floats = NDArray[np.float64]
@@ -58,13 +59,17 @@ def vote_prior(
 ) -> VotePrior:
     """Compute the prior of rows x [n, d], whose items among those of the votes are `item` [n], -1 where nobody voted.
 
-    Where `observed` [n] is False, a row shows nothing, and votes alone decide.
+    Where `observed` [n] is False, a row shows nothing, and votes alone decide. Columns that rules read are left out, unless there are no others.
     """
     n = len(x)
     c = len(votes.labels)
     rows = np.flatnonzero(item >= 0)
     row_items = item[rows]
     seen_rows = rows if observed is None else rows[observed[rows]]
+    is_read = columns_read_by_rules(x[seen_rows], votes, item[seen_rows])
+    if is_read.all():
+        is_read[:] = False
+    x = x[:, ~is_read]
     counted_votes = discount_dependent(votes)
     joint = _fit_joint(x[seen_rows], counted_votes, item[seen_rows], seed, n_silent=n - len(rows))
     silence = np.exp(joint.fitted.silence - joint.fitted.silence.max())
@@ -81,12 +86,16 @@ def vote_prior(
     is_named[votes.item, votes.label] = True
     candidates = (likelihood >= MIN_LIKELIHOOD) | (item < 0)[:, None]
     candidates[rows] |= is_named[row_items]
-    neighbours = None
-    if joint.feature_probabilities is not None:
-        neighbours = np.full((n, c), np.nan)
-        neighbours[rows] = joint.feature_probabilities[row_items]
     row_of_item = np.full(len(votes.items), -1)
     row_of_item[row_items] = rows
+    vote_model = _shared_mistakes_model(x[seen_rows], counted_votes, item[seen_rows], row_of_item, joint)
+    by_other_rows = joint.feature_probabilities
+    if by_other_rows is None and vote_model is not None and is_read.any():
+        by_other_rows = vote_model.predictions[-1]
+    neighbours = None
+    if by_other_rows is not None:
+        neighbours = np.full((n, c), np.nan)
+        neighbours[rows] = by_other_rows[row_items]
     counts = np.zeros((n, c))
     counts[rows] = vote_counts(votes)[row_items]
     evidence = VoteEvidence(
@@ -94,9 +103,11 @@ def vote_prior(
         posterior=np.maximum(posterior, MIN_PRIOR),
         neighbours=neighbours,
         held_out=leave_answers_out(counted_votes, joint.fitted, row_of_item, seed),
-        vote_model=_shared_mistakes_model(x[seen_rows], counted_votes, item[seen_rows], row_of_item, joint),
+        vote_model=vote_model,
+        learners_repeat_votes=bool(is_read.any()),
         counts=counts,
         vote_accuracy=float(np.average(joint.posterior[votes.item, votes.label], weights=votes.share)),
+        correlation=joint.fitted.correlation,
     )
     scaling = None if not joint.choice.features else joint.choice.features.split(",")[0]
     return VotePrior(candidates, np.maximum(prior, MIN_PRIOR), evidence, joint, scaling)

@@ -1,5 +1,6 @@
 """Fit a classifier to candidate sets, and resolve the label of every training row: the base of both estimators."""
 
+import logging
 import shutil
 import time
 from abc import ABCMeta, abstractmethod
@@ -20,7 +21,7 @@ from oneof.data.encode import Encoding
 from oneof.ensemble.accuracy import AccuracyEstimate
 from oneof.ensemble.model import Model
 from oneof.ensemble.records import FitResult
-from oneof.ensemble.review_order import asking_order
+from oneof.ensemble.review_order import reviewing_order
 from oneof.ensemble.with_votes import dataset_with_votes
 from oneof.estimator.arguments import (
     are_labels,
@@ -47,6 +48,8 @@ from oneof.version import __version__
 
 ESTIMATOR = "estimator"  # in run.json: parameters, and labels with their type
 _TINY = 1e-300  # a probability of 0 has no logarithm
+
+_log = logging.getLogger(__name__)
 
 
 class BasePartialLabelClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMeta):  # type: ignore[misc]
@@ -167,6 +170,8 @@ class BasePartialLabelClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMe
             config = replace(config, ensemble=ensemble)
             about_votes = {"people": annotators, "rule": "votes"}
         self.result_ = self._train(data, config)
+        for warning in self.result_.warnings:
+            _log.warning(warning)
         self._metadata = {**self._describe_fit(checksum, time.monotonic() - start), **about_votes}
         self.annotators_ = about_votes.get("people", {}).get("annotators", [])
         self.accuracy_ = self.result_.accuracy
@@ -246,7 +251,7 @@ class BasePartialLabelClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMe
             table = self.run_.decided
         else:
             table = decided_table(self.result_.purified, {})
-        order = asking_order(table)
+        order = reviewing_order(table)
         is_decided = table["decided"].to_numpy()[order]
         return np.asarray(order[~is_decided][: check_positive_int(n, "n")])
 

@@ -205,11 +205,11 @@ def _test_dependence(fit: CrossFit, sets: Floats, rng: np.random.Generator) -> D
         labels = _draw_labels(weights, rng)
         permuted = _permute_within_labels(sets, labels, rng)
         _, permuted_weights = guess(fit, permuted)
-        resampled_shares.append(explained_share(fit, permuted, permuted_weights))
+        resampled_shares.append(variance_explained_by_features(fit, permuted, permuted_weights))
         uniform = _draw_uniform_sets(sets, labels, rng)
         _, uniform_weights = guess(fit, uniform)
         resampled_squares.append(mean_square(uniform, uniform_weights))
-    by_features = _compare(explained_share(fit, sets, weights), resampled_shares)
+    by_features = _compare(variance_explained_by_features(fit, sets, weights), resampled_shares)
     by_classes = _compare(mean_square(sets, weights), resampled_squares)
     verdict, reason = _decide(by_features, by_classes)
     return Dependence(verdict, reason, n, by_features, by_classes)
@@ -274,7 +274,7 @@ def _certain_rows(weights: Floats) -> tuple[NDArray[np.intp], NDArray[np.intp], 
     return rows, labels, one_hot
 
 
-def explained_share(fit: CrossFit, sets: Floats, weights: Floats) -> float:
+def variance_explained_by_features(fit: CrossFit, sets: Floats, weights: Floats) -> float:
     """Return the share of the distractors' variance, given the estimated label, that an out-of-fold regression explains."""
     rows, labels, one_hot = _certain_rows(weights)
     # The overall rate, weighted as one row, stabilises the rates given rare labels.

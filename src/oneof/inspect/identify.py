@@ -154,7 +154,7 @@ def _count_pairs(mask: NDArray[np.bool_]) -> NDArray[np.int64]:
     if c > _MAX_LABELS:
         raise ValueError(
             f"labels must be at most {_MAX_LABELS:,} different ones, to be compared pair by pair; got {c:,}. "
-            "Bring answers that mean the same to one form first."
+            "Write answers that mean the same in one way first."
         )
     cooccurrence = np.zeros((c, c), dtype=np.int64)
     for start in range(0, len(mask), _ROWS_PER_BLOCK):

@@ -158,7 +158,7 @@ class FittedLearner(NamedTuple):
     """A fitted learner: its model for new rows, and its predictions for rows that it was not trained on."""
 
     name: str  # "networks", "linear", "trees", "set_trees", "kernel", or the class of a scikit-learn classifier
-    model: Any  # networks (`oneof.ensemble.model`), a forest, kernels, or a classifier of the user's own
+    model: Any  # networks (`oneof.learners.network_models`), a forest, kernels, or a classifier of the user's own
     oof: Predictions
     n_models: int = 1
     training: Fit | None = None  # of networks: history, removals, rows trained on

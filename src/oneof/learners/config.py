@@ -43,8 +43,8 @@ class NetworkConfig(NamedTuple):
 class TreesConfig:
     """Extremely randomised trees on resolved labels."""
 
-    count: int = 150  # fewer above 50 classes, down to a third, since the cost grows with their number
-    folds: int = 10  # each is held out by a tenth of the trees
+    count: int = 150  # trees in all; fewer above 50 classes, down to a third, since the cost grows with their number
+    folds: int = 10  # each is held out by the same number of trees
     trial_folds: int = 3  # after which no more trees are grown if they get no weight
     max_rows: int = 20_000  # that a tree is grown on
     max_cells: int = 2_000_000  # rows x classes above which no trees are grown

@@ -110,8 +110,10 @@ class Forest:
         leads_ahead = self.right[inner] > positions[inner] + 1
         if inner[-1] or not leads_ahead.all():
             return True
-        limits = ((self.right, nodes), (self.feature, np.where(inner, d, c)), (self.root, nodes))
-        return any(bool(((values < 0) | (values >= limit)).any()) for values, limit in limits)
+        for values, limit in ((self.right, nodes), (self.feature, np.where(inner, d, c)), (self.root, nodes)):
+            if ((values < 0) | (values >= limit)).any():
+                return True
+        return False
 
 
 def _find_leaves(right: Tensor, feature: Tensor, threshold: Tensor, node: Tensor, x: Tensor, row: Tensor) -> Tensor:

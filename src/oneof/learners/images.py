@@ -47,7 +47,7 @@ class ImagePlan(NamedTuple):
     network: str
     views: str
     networks: int
-    parts: int  # folds, each left out by other networks
+    parts: int  # number of folds, each left out by other networks
     epochs: int
     batch: int
     lr: float = LR
@@ -61,8 +61,12 @@ def plan_images(
     """Return settings for n pictures on a device: the paper's numbers on a GPU, what ends in minutes on a CPU."""
     on_gpu = device.type == "cuda"
     is_small = image_spec.channels == 1 and image_spec.side <= 32
-    n_networks = images.n_networks or (1 if n > MANY_IMAGES else 3)
-    n_folds = max(n_networks, 3) if n_networks > 1 else 10
+    n_networks = images.n_networks
+    if not n_networks:
+        n_networks = 1 if n > MANY_IMAGES else 3
+    n_folds = 10
+    if n_networks > 1:
+        n_folds = max(n_networks, 3)
     n_trained = max(1, n - n // n_folds)
     largest_batch = int(np.clip(n_trained // 20, 16, BATCH_SIZE))
     batch_size = BATCH_SIZE
@@ -71,12 +75,18 @@ def plan_images(
         batch_size = math.ceil(n_trained / n_batches)  # no last batch of a few rows
     network = images.network
     if network is None:
-        network = "wrn" if on_gpu and not is_small else "lenet"
+        network = "lenet"
+        if on_gpu and not is_small:
+            network = "wrn"
     epochs = ensemble.epochs
     if epochs is None:
-        epochs = 100 if on_gpu else int(np.clip(IMAGES_ON_CPU // n, 5, 60))
+        epochs = int(np.clip(IMAGES_ON_CPU // n, 5, 60))
+        if on_gpu:
+            epochs = 100
     pretrained = is_pretrained(network_to_train(network))
-    lr = FINE_TUNING_LR if pretrained else LR
+    lr = LR
+    if pretrained:
+        lr = FINE_TUNING_LR
     return ImagePlan(network, images.views, n_networks, n_folds, epochs, batch_size, lr, pretrained=pretrained)
 
 
@@ -123,12 +133,18 @@ class ImageLearner:
         pixels = data.encoding.pixels[0]
         images = data.features.reshape(-1, *pixels.shape)
         rows = np.flatnonzero(data.observed)
-        recipe = views(
-            VIEWS[plan.views],
-            Pictures(pixels.side, *_channel_statistics(images, rows)),
-            device=device,
-            dtype=torch.bfloat16 if device.type == "cuda" else torch.float32,
-        )
+        dtype = torch.float32
+        if device.type == "cuda":
+            dtype = torch.bfloat16
+        pictures = Pictures(pixels.side, *_channel_statistics(images, rows))
+        recipe = views(VIEWS[plan.views], pictures, device=device, dtype=dtype)
+        method = ensemble.method
+        if method == EnsembleConfig.method:  # the default of tables is BalancedProden; pictures use the paper's PRODEN
+            method = Proden()
+        # The schedule of the config is for tables; only whether to purify is taken from it.
+        purify = None
+        if ensemble.purify is not None:
+            purify = late_pop_schedule(plan.epochs)
         source: Any = images
         if isinstance(data.features, np.memmap):
             source = OnDiskFeatures(str(data.features.filename))
@@ -138,10 +154,8 @@ class ImageLearner:
                 source,
                 targets.sets,
                 trials=trials,
-                # the default of tables is BalancedProden; pictures use the paper's PRODEN
-                method=Proden() if ensemble.method == EnsembleConfig.method else ensemble.method,
-                # the schedule of the config is for tables; only whether to purify is taken from it
-                purify=None if ensemble.purify is None else late_pop_schedule(plan.epochs),
+                method=method,
+                purify=purify,
                 network=network_to_train(plan.network),
                 training=Training(plan.epochs, plan.batch),
                 views=recipe,
@@ -193,9 +207,9 @@ def plan_for_time(
     epochs = current_group(resources.n_jobs).broadcast_int(epochs)  # every process trains as long
     if resources.progress and epochs * seconds >= LONG:
         expected = f"networks on pixels: {plan.networks}, epochs: {epochs}"
-        remedy = (
-            "" if resources.deadline is not None else f"; --time-limit {format_limit(epochs * seconds / 2)} for less"
-        )
+        remedy = ""
+        if resources.deadline is None:
+            remedy = f"; --time-limit {format_limit(epochs * seconds / 2)} for less"
         announce(f"{expected}; about {format_duration(epochs * seconds)}{remedy}")
     warnings = []
     if epochs < plan.epochs:

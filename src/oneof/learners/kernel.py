@@ -157,9 +157,8 @@ def with_best_gamma(
     sample = _take_rows(x, rows).astype(np.float64)
     sample_sets = candidates[rows]
     landmarks = _take_rows(x, order[: min(config.landmarks, GAMMA_SAMPLE)]).astype(np.float64)
-    distances = squared_distances(
-        sample, landmarks
-    )  # once for all gammas: with many columns they take most of the time
+    # Distances are computed once for all gammas: with many columns they take most of the time.
+    distances = squared_distances(sample, landmarks)
     among_landmarks = squared_distances(landmarks, landmarks)
     squared_norm = mean_squared_norm(x)
     likelihood = {}

@@ -130,7 +130,12 @@ def fit_kernels(
     ranks, ranked_features = append_ranks(data.features, torch.device(context.resources.device))
     log_prior = np.log(np.maximum(data.prior, 1e-12)) if data.has_prior else None
     score = partial(_score_scaling, data, sets, ranked_features, config, log_prior, context)
-    jobs = [(scaling, known_scores if scaling == "both" else None) for scaling in scalings]
+    jobs: list[tuple[str, KernelScores | None]] = []
+    for scaling in scalings:
+        if scaling == "both":
+            jobs.append((scaling, known_scores))
+        else:
+            jobs.append((scaling, None))
     results = context.resources.map(score, jobs)
     results.sort(key=lambda result: -result.criteria[context.criterion])
     return KernelFit(ranks, config, results)

@@ -37,7 +37,7 @@ class TableNetworks(NamedTuple):
 
     @classmethod
     def from_fit(cls, trained: Fit) -> TableNetworks:
-        """Return the networks of a fit, without what training left beside them."""
+        """Return the networks of a fit, without what only training needs."""
         return cls(trained.stack, trained.shift, trained.scale, trained.origin, trained.ranks)
 
     def scaled(self, x: NDArray[Any], t: slice = slice(None)) -> Tensor:
@@ -55,8 +55,11 @@ class TableNetworks(NamedTuple):
     def _unscaled(self, x: NDArray[Any]) -> Tensor:
         device = next(iter(self.stack.weights.values())).device
         if device.type == "cpu":
-            ranked = x if self.ranks is None else self.ranks(x)
-            values = ranked if self.origin is None else np.asarray(ranked, dtype=np.float64) - self.origin
+            values = x
+            if self.ranks is not None:
+                values = self.ranks(values)
+            if self.origin is not None:
+                values = np.asarray(values, dtype=np.float64) - self.origin
             return torch.as_tensor(np.asarray(values, dtype=np.float32))
         on_device = as_tensor(x, torch.float64, device)
         if self.ranks is not None:
@@ -96,7 +99,7 @@ class ImageNetworks:
 
     @classmethod
     def from_fit(cls, trained: Fit) -> ImageNetworks:
-        """Return the networks of a fit, without what training left beside them."""
+        """Return the networks of a fit, without what only training needs."""
         view = trained.eval_transform
         assert view is not None
         return cls(trained.stack, name_of(trained.network), tuple(trained.shape), view.scale, view.offset)
@@ -174,7 +177,9 @@ def predict_held_out(
         Computes blocks of rows, perhaps in worker processes.
     """
     n, c = candidates.shape
-    is_trained = np.array([np.isin(np.arange(n), rows) for rows in training_rows.cpu().numpy()], dtype=bool)  # [t, n]
+    is_trained = np.zeros((len(training_rows), n), dtype=bool)
+    for network, rows in enumerate(training_rows.cpu().numpy()):
+        is_trained[network, rows] = True
     held_out: BoolArray = np.logical_not(is_trained.all(axis=0))
     counts = np.logical_not(is_trained & held_out).astype(np.float32)  # [t, n]
     blocks = []

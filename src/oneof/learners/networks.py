@@ -29,11 +29,11 @@ from oneof.purify import Removals
 from oneof.training.fit import fit
 from oneof.training.parallel import count_workers
 from oneof.training.processes import current_group
-from oneof.training.state import Fit, join
+from oneof.training.state import Fit, join_fits
 from oneof.training.trials import Training, Trial
 
 LINEAR_BATCH_FACTOR = 4  # steps of linear models are mostly overhead
-MIN_EPOCHS = 5  # a network that was trained for fewer predicts too poorly to be of use
+MIN_USEFUL_EPOCHS = 5  # a network that was trained for fewer predicts too poorly to be of use
 
 
 class TrainingInputs(NamedTuple):
@@ -91,7 +91,7 @@ class NetworkLearner:
         seconds_per_epoch = max(time.monotonic() - begin, 1e-3)
         affordable = int(min(epochs, (seconds_left / 2) // seconds_per_epoch))
         affordable = current_group(context.resources.n_jobs).broadcast_int(affordable)  # every process trains as long
-        return affordable if affordable >= min(epochs, MIN_EPOCHS) else 0
+        return affordable if affordable >= min(epochs, MIN_USEFUL_EPOCHS) else 0
 
     def train(self, trials: Sequence[Trial], inputs: TrainingInputs) -> Fit:
         """Train the networks of some trials as one stack."""
@@ -188,7 +188,7 @@ def _train_learners(
     fits = context.resources.map(partial(_train_stack, inputs), jobs)
     joined = []
     for count in n_jobs_of_learner:
-        joined.append(join(fits[:count]))
+        joined.append(join_fits(fits[:count]))
         fits = fits[count:]
     return joined
 
@@ -261,7 +261,7 @@ def check_converged(learners: Sequence[FittedLearner], lrs: Sequence[float]) -> 
     if n_diverged:
         rates = ", ".join(str(lr) for lr in lrs)
         counts = f"{n_diverged} of {n_networks}"
-        raise ValueError(f"training diverged in {counts} networks. Lower lr ({rates} now), or scale the features.")
+        raise ValueError(f"training diverged in {counts} networks. Lower lr (now {rates}), or scale the features.")
 
 
 def _centre_on_device(values: NDArray[np.float64] | Tensor) -> tuple[Any, NDArray[np.float64] | None]:

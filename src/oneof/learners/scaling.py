@@ -1,4 +1,4 @@
-"""Features with their ranks, scaled in one of several ways: the one place where learners scale a table."""
+"""Scale features and their ranks in one of several ways: the one place where learners scale a table."""
 
 from typing import Any, NamedTuple
 
@@ -12,10 +12,14 @@ from oneof.data.with_ranks import QuantileNormalizer, fit_quantiles, fit_quantil
 from oneof.training.set_input import as_tensor
 
 SCALINGS_WITH_RANKS = {
-    name: RawAndRankScaling(name, ranks=False) for name in ("feature", "global", "root", "minmax", "none")
+    "feature": RawAndRankScaling("feature", ranks=False),
+    "global": RawAndRankScaling("global", ranks=False),
+    "root": RawAndRankScaling("root", ranks=False),
+    "minmax": RawAndRankScaling("minmax", ranks=False),
+    "none": RawAndRankScaling("none", ranks=False),
+    "ranks": RawAndRankScaling(None),
+    "both": RawAndRankScaling("feature"),
 }
-SCALINGS_WITH_RANKS["ranks"] = RawAndRankScaling(None)
-SCALINGS_WITH_RANKS["both"] = RawAndRankScaling("feature")
 """How features followed by their ranks may be scaled; "both" standardises the features and keeps the ranks."""
 
 

@@ -113,6 +113,9 @@ class TreeLearner:
         n, c = targets.soft_labels.shape
         seed = context.config.seed
         device = context.resources.device
+        n_threads: int | None = -1  # while a GPU does the rest, trees may grow on all cores
+        if torch.device(device).type == "cpu":
+            n_threads = context.resources.n_jobs
         previous = context.warm_start.forests.get(self.name)
         if previous is not None and len(previous.root) != self.config.per_fold(c) * self.config.folds:
             previous = None  # of another number of trees
@@ -124,7 +127,7 @@ class TreeLearner:
             origin=_origin(data.features),
             previous=previous,
             seed=seed,
-            n_jobs=context.resources.n_jobs if torch.device(device).type == "cpu" else -1,  # beside a GPU all cores
+            n_jobs=n_threads,
         )
         checkpoint = context.resources.checkpoint_of(self.name)
         digest = None if checkpoint is None else grower.digest(data.groups)

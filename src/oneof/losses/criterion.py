@@ -505,7 +505,7 @@ class CandidateLoss(TableModule):
         self._rows_since_update += b
         if self.after_step and n < self._rows_since_update <= n + b:
             _log.warning(
-                f"{type(self.method).__name__} has not been updated for a whole epoch: its memory is as at the start. Call "
+                f"{type(self.method).__name__} has not been updated for a whole epoch: its memory is still that of the start. Call "
                 "criterion.update(net(x), index) after optimizer.step()."
             )
         if PATIENCE * n < self._rows_this_epoch <= PATIENCE * n + b and self._counts_epochs():

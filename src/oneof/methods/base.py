@@ -70,14 +70,14 @@ class Step(NamedTuple):
     shared: Any  # a tuple of tensors, or ()
 
 
-def first(output: Any) -> Tensor:
-    """The logits of a network that returns them, alone or before other things."""
+def first_output(output: Any) -> Tensor:
+    """Return the logits of a network that returns them, alone or first in a tuple."""
     return output[0] if isinstance(output, tuple) else output  # type: ignore[no-any-return]
 
 
 def logits_of(net: Net, views: Tensor) -> Tensor:
-    """Logits [v, t, b, c] of views [v, t, b, ...], in one forward."""
-    logits = first(net(views.movedim(0, 1).flatten(1, 2)))
+    """Return logits [v, t, b, c] of views [v, t, b, ...], in one forward."""
+    logits = first_output(net(views.movedim(0, 1).flatten(1, 2)))
     return logits.view(len(logits), len(views), -1, logits.shape[-1]).movedim(1, 0)
 
 
@@ -135,7 +135,7 @@ class Method:
     def step(self, net: Net, views: Tensor, batch: Batch, shared: Any) -> Step:
         """Loss and new memory of a batch seen in views [v, t, b, ...]; by default the mean of the views' losses."""
         if len(views) == 1:  # a step on a table is all overhead: an axis less is felt
-            logits = first(net(views[0]))
+            logits = first_output(net(views[0]))
             loss = self.loss(logits, batch.candidates, batch.memory)
         else:
             logits, *_ = every = logits_of(net, views)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from oneof.candidates.mask import masked, posterior, restrict, uniform
-from oneof.methods.base import Batch, Method, Net, Step, first
+from oneof.methods.base import Batch, Method, Net, Step, first_output
 from oneof.methods.proden import weighted_cross_entropy
 
 
@@ -41,7 +41,7 @@ class Variational(nn.Module):
 
     def outputs(self, x: Tensor, features: Tensor, logits: Tensor) -> tuple[Tensor, Tensor]:
         """Return what `forward` does, from features and logits that were computed elsewhere."""
-        return logits, first(self.encoder(x))
+        return logits, first_output(self.encoder(x))
 
 
 def concentration(a: Tensor, candidates: Tensor, floor: float) -> Tensor:

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from markupsafe import Markup
 
-from oneof.ensemble.review_order import asking_order
+from oneof.ensemble.review_order import reviewing_order
 from oneof.runs.labels_csv import ordered_candidates
 from oneof.runs.purified import UNKNOWN, Purified
 
@@ -43,7 +43,7 @@ COLUMNS = (
 def review_queue(table: Purified) -> SimpleNamespace:
     """Return the first rows of the review queue and figures about all of it."""
     length = int(table.ask.sum())
-    first_rows = asking_order(table.cells)[: min(length, _MAX_QUEUE)]
+    first_rows = reviewing_order(table.cells)[: min(length, _MAX_QUEUE)]
     head = []
     for row in table.cells.take(pa.array(first_rows)).to_pylist():
         row.setdefault("item", "")

@@ -74,7 +74,7 @@ def _draw_estimates(criteria: list[str], columns: Mapping[str, Floats], chosen_e
     lines = []
     for name, style in styles.items():
         at_chosen_epochs = float(np.ma.filled(_over_networks(columns[name][indices]).mean(), np.nan))
-        lines.append((name, style.name, CRITERIA[name].says, at_chosen_epochs))
+        lines.append((name, style.name, CRITERIA[name].caption, at_chosen_epochs))
     return SimpleNamespace(drawing=plot("estimates", draw, size=_PANEL_SIZE), lines=lines)
 
 

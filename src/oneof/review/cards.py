@@ -18,7 +18,7 @@ from oneof.data.images import folder_of
 from oneof.data.picture import picture_cell, thumbnail
 from oneof.data.roles import check_column
 from oneof.ensemble.accuracy import LabelAccuracy, measure_labels
-from oneof.ensemble.review_order import asking_order
+from oneof.ensemble.review_order import reviewing_order
 from oneof.review.pictures import encode_picture, find_picture
 from oneof.runs.decisions import DECISIONS, GOLD, Log, ResolvedDecision, decided_table, resolve_decisions
 from oneof.runs.explain import describe_removal, reason
@@ -220,7 +220,7 @@ def shown_table(run: Run, columns: Sequence[str] = (), sample: RowSample | None 
 def _explain_first(run: Run, table: pa.Table) -> list[str | None]:
     """Return why the first rows of the review queue got their labels; None for the others."""
     n_to_review = pc.sum(table["ask"]).as_py() or 0
-    first_rows = asking_order(table)[: min(n_to_review, _MAX_EXPLAINED)]
+    first_rows = reviewing_order(table)[: min(n_to_review, _MAX_EXPLAINED)]
     labels = table["label"].to_pylist()
     has_all_rows = table.num_rows == run.metadata["n"]
     explanations: list[str | None] = [None] * table.num_rows
@@ -332,7 +332,7 @@ def _candidates(resolved: dict[str, Any]) -> list[dict[str, Any]]:
                 "likely": label in likely,
                 "probability": round(probability[label], 4),
                 "votes": votes.get(label),
-                "fell": removal.get(label),
+                "removal": removal.get(label),
             }
         )
     return candidates

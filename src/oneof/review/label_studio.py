@@ -251,7 +251,7 @@ def _check(value: Any, shape: Any, name: str) -> None:
     """Raise ValueError, which names the part, if a part of a request does not have this shape."""
     misfit = find_schema_error(value, shape, name)
     if misfit is not None:
-        raise ValueError(f"a request must be such as Label Studio sends; {misfit}.")
+        raise ValueError(f"a request must be one that Label Studio sends; {misfit}.")
 
 
 def _attribute(attributes: str, name: str) -> str | None:

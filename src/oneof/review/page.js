@@ -161,7 +161,7 @@ function moveTo(text) {
   try {
     address = new URL(text.trim());
   } catch {
-    return announce("This is no address: copy the whole of it.");
+    return announce("This is not an address: copy all of it.");
   }
   const isLocal = address.protocol === "http:" && ["127.0.0.1", "localhost"].includes(address.hostname);
   if (!isLocal || !address.searchParams.has("token")) return announce("The address must be one that oneof review printed.");
@@ -305,7 +305,7 @@ function showProblem() {
     up: problem,
     failing: `The server cannot save: ${problem} What you decided is kept here, and the page tries again.`,
     down: "The server does not answer. Start oneof review again and open its address; what you decided is kept here until then.",
-    refused: "This page belongs to a server that has ended. Open the address that oneof review printed last.",
+    refused: "This page belongs to a server that has stopped. Open the address that oneof review printed last.",
   };
   $("error").textContent = messages[connection];
   $("error").hidden = messages[connection] === "";
@@ -406,7 +406,7 @@ function evidence(candidate) {
   const nodes = [element("span", percent(candidate.probability)), meter];
   let why = "";
   if (candidate.votes) why += `${count(Math.round(100 * candidate.votes) / 100, "vote", "votes")}. `;
-  if (candidate.fell) why += candidate.fell;
+  if (candidate.removal) why += candidate.removal;
   if (why) nodes.push(element("span", why, "why"));
   return nodes;
 }
@@ -730,7 +730,7 @@ function undo(id) {
     await loadLabels(); // a label that only this answer had is no class any more
     cards = [card, ...cards.filter((other) => other.row !== card.row)];
     render();
-    announce(`Undone: row ${card.row} is asked again.`);
+    announce(`Undone: row ${card.row} comes again.`);
   });
 }
 

@@ -17,7 +17,7 @@ from unicodedata import category
 
 import numpy as np
 
-from oneof.ensemble.review_order import asking_order
+from oneof.ensemble.review_order import reviewing_order
 from oneof.review.audit import accuracy_curve_point, accuracy_of_labels, agreement, audit_order
 from oneof.review.cards import Items, card
 from oneof.review.ports import run_id
@@ -72,7 +72,7 @@ class Review:
         table = self.run.purified
         self.labels: list[str] = table["label"].to_pylist()
         self.doubtful = set(np.flatnonzero(table["ask"].to_numpy()).tolist())
-        self.queue = asking_order(table)
+        self.queue = reviewing_order(table)
         self.gold = gold_decisions(table)
         self.audit_order = audit_order(self.run)
         self._rows_by_candidate: dict[str, set[int]] = {}
@@ -264,7 +264,7 @@ class Review:
         """Write down an answer; return a note if another person or a new run was quicker, else an empty string."""
         misfit = find_schema_error(answer, _ANSWER)
         if misfit is not None:
-            raise ValueError(f"an answer must be such as the page sends; {misfit}. Reload the page.")
+            raise ValueError(f"an answer must be one that the page sends; {misfit}. Reload the page.")
         if not 0 <= answer["seconds"] < math.inf:
             raise ValueError(f"seconds must be a finite number from 0 on; got {answer['seconds']}. Reload the page.")
         if max(len(answer["id"]), len(answer["run"])) > MAX_ID_LENGTH:
@@ -305,7 +305,7 @@ class Review:
             raise FileNotFoundError(errno.ENOENT, text, str(self.run.folder))
 
     def check_typed_label(self, label: str, is_new: bool) -> None:
-        """Raise ValueError for a label that is no class of the run, unless it is sent as a new one and every file can hold it."""
+        """Raise ValueError for a label that is not a class of the run, unless it is sent as a new one that every file can hold."""
         if label in self.known_labels():
             return
         if not is_new:
@@ -313,8 +313,8 @@ class Review:
         has_control_character = any(category(character) == "Cc" for character in label)
         if has_control_character or _SEPARATOR in label:
             raise ValueError(
-                f"a new label must be text on one line without {_SEPARATOR!r}, which divides labels in CSV files; "
-                f"got {label!r}. Write it otherwise."
+                f"a new label must be text on one line without {_SEPARATOR!r}, which separates labels in CSV files; "
+                f"got {label!r}. Write it differently."
             )
 
     def _note(self, answer: dict[str, Any], who: str) -> str:

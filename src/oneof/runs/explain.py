@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from oneof.ensemble.review_order import queue
+from oneof.ensemble.review_order import queue_column
 
 _CERTAIN = 0.95  # probability of an only candidate from which on it is not told
 _BATCH_SIZE = 1 << 15  # rows converted to Python objects at a time: a million at once would take gigabytes
@@ -20,7 +20,7 @@ def explained(purified: pa.Table, n_models: int) -> pa.Table:
     """
     labels = purified["label"].to_pylist()
     explanations = explain_rows(purified, labels, n_models)
-    with_queue = purified.append_column("queue", [queue(purified)])
+    with_queue = purified.append_column("queue", [queue_column(purified)])
     return with_queue.append_column("why", [explanations])
 
 

@@ -24,7 +24,7 @@ def supervision_columns(roles: ColumnRoles) -> list[str]:
 def known_sets(name: str, cells: Cells, roles: ColumnRoles, n: int, classes: Sequence[str]) -> BoolArray:
     """Return the sets [n, c] of rows within the classes of a model: all of them where a row has no candidates.
 
-    A label that is none of the classes is left out; a row may have no label left.
+    A label that is not among the classes is left out; a row may have no label left.
     """
     lenient = replace(roles, empty="unlabelled", gold=None)
     candidates, _ = read_supervision(name, cells, lenient, n, classes)

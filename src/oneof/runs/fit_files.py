@@ -49,9 +49,8 @@ FIRST_SIZE = 2_500  # rows of the first quick fit; each next one has twice as ma
 MAX_SAMPLE = 100_000
 MIN_GAIN = 0.002  # of the share of held-out sets that contain the prediction: a smaller one ends the curve
 BYTES_PER_CELL = 40  # that a fit takes for each row and column, about
-SECONDS_PER_ROW = (
-    0.0015  # of a default fit of 20 columns on one core: 30,000 rows in 41 to 57 s (results/large_tables.jsonl)
-)
+# Of a default fit of 20 columns on one core: 30,000 rows take 41 to 57 s (results/large_tables.jsonl).
+SECONDS_PER_ROW = 0.0015
 
 
 class CurvePoint(NamedTuple):
@@ -76,10 +75,14 @@ def table_files(path: Path | None) -> list[Path]:
     if path is None or path.is_file():
         return []
     if path.is_dir():
-        entries = sorted(entry for entry in path.iterdir() if not entry.name.startswith((".", "_")))
-        if entries and all(entry.is_file() and entry.suffix.lower() in PARQUET for entry in entries):
-            return entries
-        return []
+        entries = []
+        for entry in sorted(path.iterdir()):
+            if entry.name.startswith((".", "_")):
+                continue
+            if not entry.is_file() or entry.suffix.lower() not in PARQUET:
+                return []
+            entries.append(entry)
+        return entries
     if not glob.has_magic(str(path)):
         return []
     files = find_files([str(path)])
@@ -232,11 +235,11 @@ def _announce(
     if limit == sum(n_rows):
         options.echo(f"{begin} all rows are learned from; about {format_duration(SECONDS_PER_ROW * limit)}.")
     elif n_sample is not None:
-        options.echo(f"{begin} {limit:,} rows are drawn and learned from; about {longest} at most.")
+        options.echo(f"{begin} {limit:,} rows are drawn and learned from; at most about {longest}.")
     else:
         options.echo(
             f"{begin} rows are drawn to learn from, {FIRST_SIZE:,} at first and twice as many each time until sets of other rows show "
-            f"that more do not help, {limit:,} at most. The files are read once; learning takes {longest} at most, about."
+            f"that more do not help, {limit:,} at most. The files are read once; learning takes at most about {longest}."
         )
 
 
@@ -302,7 +305,7 @@ def _choose_sample(pool: pa.Table, spec: FitSpec, options: RunOptions) -> Sample
             break
         if size == pool.num_rows - n_eval:
             options.echo(
-                f"more than {pool.num_rows:,} rows might still help: networks go on learning from all rows, and --sample takes more."
+                f"more than {pool.num_rows:,} rows might still help: networks continue to learn from all rows; --sample draws more."
             )
             more_helps = True
             break

@@ -150,9 +150,8 @@ class Run:
         if n_rows != self.metadata["n"]:
             raise _damaged(path, f"it has {n_rows} rows, but {METADATA} says {self.metadata['n']}")
         n_classes = len(self.metadata["classes"])
-        if most_values(file.metadata) > n_rows * max(
-            n_classes, _MAX_LIST
-        ):  # a long run of one value takes next to no bytes
+        max_values = n_rows * max(n_classes, _MAX_LIST)
+        if most_values(file.metadata) > max_values:  # a long run of one value takes next to no bytes
             raise _damaged(path, f"its lists are longer than those of {n_rows} rows and {n_classes} classes can be")
         if in_memory and parquet_bytes(file.metadata) > bytes_of(GIGABYTES):
             raise _damaged(path, f"it holds more than {GIGABYTES:g} GB")

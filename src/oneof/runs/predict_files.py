@@ -153,18 +153,20 @@ def predict_to_folder(
     summary = PredictionSummary()
     open_jobs = [job for job in jobs if not job.is_done]
     counts = [count_rows(job.file) for job in open_jobs]
-    by_rows = None not in counts
-    total = sum(count or 0 for count in counts) if by_rows else len(open_jobs)
-    unit = "rows" if by_rows else "files"
-    with progress_bar("predict", total, show, unit=unit) as step:
+    known_counts = [count for count in counts if count is not None]
+    if len(known_counts) == len(open_jobs):
+        with progress_bar("predict", sum(known_counts), show, unit="rows") as step:
+            for job in open_jobs:
+                summary.add(run_job(predictor, job, unpacked, step))
+        return summary
+    with progress_bar("predict", len(open_jobs), show, unit="files") as step:
         for job in open_jobs:
-            summary.add(run_job(predictor, job, unpacked, step if by_rows else _ignore))
-            if not by_rows:
-                step(f"{summary.n_rows:,} rows")
+            summary.add(run_job(predictor, job, unpacked))
+            step(f"{summary.n_rows:,} rows")
     return summary
 
 
-def run_job(predictor: Predictor, job: PredictJob, unpacked: float, step: Step) -> PredictionSummary:
+def run_job(predictor: Predictor, job: PredictJob, unpacked: float, step: Step | None = None) -> PredictionSummary:
     """Predict a file; its output appears under its name when it is complete."""
     job.out.parent.mkdir(parents=True, exist_ok=True)
     summary = predict_file(predictor, job.file, job.out, unpacked=unpacked, step=step, origin=job.origin)
@@ -235,7 +237,3 @@ def _batches(predictor: Predictor, file: Path) -> Iterator[tuple[TableSource, Ta
     batches = read_batches(file, numbers, roles.non_numeric, size)
     copies = read_batches(file, [], predictor.columns, size)
     yield from zip(batches, copies, strict=True)
-
-
-def _ignore(words: str = "", steps: int = 1) -> None:
-    """Take the place of a bar that counts something else."""

@@ -152,7 +152,7 @@ class Predictor:
         encoding = model.encoding
         columns = read_columns(source, encoding.roles)
         unseen = encoding.unseen_values(columns)
-        rows = encoding.encode(columns, folder=folder, cache=self.cache, named=list(self.embedding_models))
+        rows = encoding.encode(columns, folder=folder, cache=self.cache, trusted_models=list(self.embedding_models))
         table = self._table(model.probabilities(rows.features))
         if rows.fault:
             table = table.take(pa.array(range(len(columns)), mask=~rows.readable))

@@ -152,7 +152,7 @@ def values_misfit(table: pa.Table, classes: Sequence[str], first_row: int = 0, n
     known = pa.array(list(classes), pa.string())
     for name in ("original", "kept", "label", "outside"):
         if not _all_in(_elements(table[name]).drop_null(), known):
-            return f"column {name!r} has a label that is no class of the run"
+            return f"column {name!r} has a label that is not a class of the run"
     removals = {}
     for name in _REMOVAL_FIELDS:
         removals[name] = pc.struct_field(_elements(table["removed"]), name)
@@ -161,7 +161,7 @@ def values_misfit(table: pa.Table, classes: Sequence[str], first_row: int = 0, n
     if not np.isfinite(removals["margin"].to_numpy()).all():
         return "column 'removed' must hold finite numbers"
     if not _all_in(removals["label"], known):
-        return "column 'removed' has a label that is no class of the run"
+        return "column 'removed' has a label that is not a class of the run"
     return None
 
 

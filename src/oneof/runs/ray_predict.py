@@ -31,7 +31,7 @@ class FilePredictor:
             job = PredictJob(Path(file), Path(out), str(origin))
             result: PredictionSummary | Exception
             try:
-                result = run_job(self.predictor, job, self.unpacked, _ignore)
+                result = run_job(self.predictor, job, self.unpacked)
             except (ValueError, TypeError, OSError) as error:  # raised again where the command runs
                 result = error
             results.append(pickle.dumps(result))
@@ -80,7 +80,3 @@ def predict_on_ray(
         if started_here:
             ray.shutdown()
     return summary
-
-
-def _ignore(words: str = "", steps: int = 1) -> None:
-    """Take the place of a bar, which only the command shows."""

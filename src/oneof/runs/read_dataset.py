@@ -55,7 +55,7 @@ def dataset_from_table(
         unused = [*table.columns.names, *table.roles.categories]
         if unused:
             remarks.append(
-                f"columns beside the pictures are not learned from: {', '.join(unused)}. To use both, say --image-model patches."
+                f"columns other than the pictures are not learned from: {', '.join(unused)}. To use both, give --image-model patches."
             )
         if not stays_on_disk(len(table.columns), encoding.pixels[0], stream):
             pixel_file = None
@@ -65,9 +65,9 @@ def dataset_from_table(
         for model in models:
             if model == MODELS["image"]:
                 remarks.append(
-                    f"pictures are embedded by {model}. To train a network on them instead, say --architecture NAME."
+                    f"pictures are embedded by {model}. To train a network on them instead, give --architecture NAME."
                 )
-        rows = encoding.encode(table.columns, folder=folder, cache=cache, named=models)
+        rows = encoding.encode(table.columns, folder=folder, cache=cache, trusted_models=models)
     if rows.fault:
         remarks.append(rows.fault)
     data = Dataset.build(
@@ -101,7 +101,7 @@ def column_metadata(table: Table, data: Dataset) -> dict[str, dict[str, str]]:
 def collect_warnings(data: Dataset, table: Table, seed: int, *, from_votes: bool = False) -> list[str]:
     """Return warnings about the data before the fit; raise ValueError where nothing can be learned from it.
 
-    With pictures only the sets are inspected, since single pixels are no features. Sets that come from votes may all be full, since the number
+    With pictures only the sets are inspected, since single pixels are not features. Sets that come from votes may all be full, since the number
     of votes for each label distinguishes the labels.
     """
     if data.features.shape[1] == 0:
@@ -130,7 +130,7 @@ class TableWithVotes:
     """A table and the votes on its rows."""
 
     source: TableSource
-    roles: ColumnRoles  # of its columns; the column of item ids, and those of annotators in the table, are no features
+    roles: ColumnRoles  # of its columns; the column of item ids, and those of annotators in the table, are not features
     votes: Votes
     item: NDArray[np.intp]  # [n] index of each row's item in the votes, -1 where nobody voted
     remarks: list[str]

@@ -119,9 +119,7 @@ class _Trainer:
         done = sum(self.n_rows[:first])
         with progress_bar("networks", total, self.stream.show, done=done, unit="rows") as step:
             for number in range(first, len(self.stream.files)):
-                order = np.random.default_rng(
-                    number
-                )  # of each file its own, so that a run that was stopped goes on alike
+                order = np.random.default_rng(number)  # seeded by the file, so that a resumed run draws the same
                 for rows in self.stream.rows(self.model, self.stream.files[number]):
                     self._learn(rows, order, 1 - done / total)
                 done += self.n_rows[number]

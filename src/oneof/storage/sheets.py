@@ -132,8 +132,8 @@ def _join_list(cell: list[Any], separator: str) -> str:
             details = []
         if separator in str(label):
             raise ValueError(
-                f"labels in a CSV must not hold {separator!r}, which divides them; got {str(label)[:60]!r}. "
-                "Write .parquet, or say another --separator where the command has it."
+                f"labels in a CSV must not hold {separator!r}, which separates them; got {str(label)[:60]!r}. "
+                "Write .parquet, or give another --separator where the command has it."
             )
         if details:
             described = ", ".join(_describe_detail(name, value) for name, value in details)

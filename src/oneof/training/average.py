@@ -9,7 +9,7 @@ they predict: its posteriors become the weights of candidates, POP observes it, 
 import torch
 from torch import Tensor
 
-from oneof.methods.base import first
+from oneof.methods.base import first_output
 from oneof.training.stack import Stack
 
 
@@ -46,4 +46,4 @@ def update_average(average: Stack, stack: Stack, decay: Tensor) -> None:
 def average_logits(average: Stack, x: Tensor) -> Tensor:
     """Return the logits [t, b, c] of the average for x [t, b, ...], in evaluation mode."""
     with average.eval_mode():
-        return first(average(x))
+        return first_output(average(x))

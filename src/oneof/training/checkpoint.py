@@ -239,7 +239,7 @@ def _checkpoint_tensors(state: State, best: BestEpoch) -> Iterator[CheckpointTen
     if state.pop is not None:
         yield CheckpointTensor("pop.threshold", state.pop.threshold)
         yield _row_table("pop.seen", state.pop.posterior_sum)
-        yield _row_table("pop.fell", state.pop.fell)
+        yield _row_table("pop.fell", state.pop.removal_round)
         yield _row_table("pop.margin", state.pop.margin)
     yield CheckpointTensor("best.score", best.score)
     yield CheckpointTensor("best.epoch", best.epoch)
@@ -307,7 +307,7 @@ def _load_state(
     as_written = metadata.get("ranks", 1) == group.size
     for name, tensor, sections, of_rank, of_epoch in _checkpoint_tensors(state, best):
         if sections is not None:
-            tensor.copy_(group.part(tensors[name], sections))
+            tensor.copy_(group.local_part(tensors[name], sections))
         elif as_written and of_rank:
             tensor.copy_(tensors[_name_of_rank(name, group.rank)])
         elif as_written or not of_epoch:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from oneof.data.augment.views import Views
 from oneof.data.scaling import Scaling
-from oneof.methods.base import Method, first
+from oneof.methods.base import Method, first_output
 from oneof.networks import Network
 from oneof.networks.classifier import dummy_batch, eval_mode
 from oneof.purify import Purify
@@ -23,7 +23,9 @@ def check_views(views: Any, device: torch.device) -> None:
     if views is None:
         return
     if not isinstance(views, Views):
-        raise TypeError(f"views must be such as oneof.data.augment.views('pop', 'mnist'); got {type(views).__name__}.")
+        raise TypeError(
+            f"views must be made by oneof.data.augment.views, such as views('pop', 'mnist'); got {type(views).__name__}."
+        )
     training_device = torch.empty(0, device=device).device  # with an index: "cuda" becomes "cuda:0"
     views_device = views.scale.device
     if training_device != views_device:
@@ -50,21 +52,21 @@ def check_images(x: Any, views: Views) -> None:
     if kind != "uint8":
         raise TypeError(f"{needed} {kind}. Bring the levels to 0 ... 255, round and convert them.")
     if len(shape) != 4:
-        raise ValueError(f"{needed} {shape}. Of grey images [n, height, width] give x[:, None].")
+        raise ValueError(f"{needed} {shape}. For grey images [n, height, width], give x[:, None].")
     if shape[1] != views.channels:
         raise ValueError(
             f"views must be for as many channels as x has; they are for {views.channels}, x is {shape}. "
-            "Put the channels first, or take the views of another data set."
+            "Put the channels first, or use the views of another data set."
         )
     if views.size is not None and shape[2:] != [views.size, views.size]:
         raise ValueError(
             f"views must be for images as large as x; they move pixels of {views.size} x {views.size}, x is {shape}. "
-            "Resize x, or take the views 'plain'."
+            "Resize x, or use the views 'plain'."
         )
     if min(shape[2:]) < views.smallest:
         raise ValueError(
             f"x must have at least {views.smallest} x {views.smallest} pixels for views that crop; got {shape}. "
-            "Take the views 'plain'."
+            "Use the views 'plain'."
         )
 
 
@@ -72,7 +74,7 @@ def check_like_trained(x: Any, shape: tuple[int, ...]) -> None:
     """Check that rows have the shape of those that were trained on."""
     shape_of_x = list(np.shape(x))
     if tuple(shape_of_x[1:]) != shape:
-        raise ValueError(f"x must be {_axes('n', shape)} as in training; got {shape_of_x}. Bring it to that form.")
+        raise ValueError(f"x must be {_axes('n', shape)} as in training; got {shape_of_x}. Reshape it.")
 
 
 def check_method(method: Method, views: Views | None, training: Training) -> None:
@@ -85,7 +87,7 @@ def check_method(method: Method, views: Views | None, training: Training) -> Non
     if n_views != method.views and not takes_any_number:
         if method.views == 1:
             needed = "1 view"
-            advice = "Give the views 'plain'."
+            advice = "Use the views 'plain'."
         else:
             needed = f"{method.views} views"
             advice = "Give views= for images; tables have one view."
@@ -146,7 +148,7 @@ def probe_network(
         examples = dummy_batch(module, shape, 2)
         try:
             with eval_mode(module), torch.autocast(device.type, torch.bfloat16, enabled=in_bfloat16):
-                logits: Any = first(module(examples))
+                logits: Any = first_output(module(examples))
         except Exception as error:  # a user's own code, so anything
             raise ValueError(
                 f"network must take examples {_axes('b', shape)}; two blank ones gave: {_first_line(error)} "
@@ -213,7 +215,7 @@ def check_last_batch(module: nn.Module, shape: tuple[int, ...], rows: set[int], 
         advice = "Give more rows."
         for size in range(batch + 1, max(rows) + 2):
             if not _leaves_single_row(rows, size):
-                advice = f"Take batch={size}."
+                advice = f"Use batch={size}."
                 break
         raise ValueError(
             f"batch must not leave a single row over for a network with batch normalisation; {n_rows} rows in batches of "

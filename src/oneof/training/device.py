@@ -14,7 +14,7 @@ from torch import Tensor
 
 from oneof.storage import memory
 
-LARGE = 20_000  # rows of a table; with fewer, starting the GPU takes as long as the work
+MIN_GPU_ROWS = 20_000  # of a table; with fewer rows, starting the GPU takes as long as the work
 _COPIES = 8  # of a table that must fit on the GPU
 
 
@@ -60,7 +60,7 @@ def device_for(device: str | torch.device, n: int, d: int) -> torch.device:
     if device != "auto":
         return checked_device(device)
     best = best_device()
-    if best.type == "cpu" or n < LARGE:
+    if best.type == "cpu" or n < MIN_GPU_ROWS:
         return torch.device("cpu")
     n_bytes = _COPIES * 2 * n * d * torch.float64.itemsize  # a table is as wide again with its ranks
     if n_bytes >= free_memory(best):

@@ -15,7 +15,7 @@ class Purification(NamedTuple):
     posterior_sum: Tensor  # [t, m, c] running sum of what was observed since the last event
     threshold: Tensor  # [t]
     round: int  # events so far
-    fell: Tensor  # [t, m, c] int16, the round in which a label was removed; 0 if it was not
+    removal_round: Tensor  # [t, m, c] int16, the round in which a label was removed; 0 if it was not
     margin: Tensor  # [t, m, c] by how much the best candidate led it then
 
 
@@ -23,12 +23,12 @@ def begin_purifying(rule: Purify, candidates: Tensor) -> Purification:
     """Return what a rule remembers before the first epoch, for candidates [t, m, c]."""
     initial = _without_rows(rule, candidates)
     posterior_sum = torch.zeros_like(candidates, dtype=initial.posterior_sum.dtype)
-    fell = torch.zeros_like(candidates, dtype=torch.int16)
+    removal_round = torch.zeros_like(candidates, dtype=torch.int16)
     margin = torch.zeros_like(candidates, dtype=initial.posterior_sum.dtype)
-    return Purification(posterior_sum, initial.threshold, 0, fell, margin)
+    return Purification(posterior_sum, initial.threshold, 0, removal_round, margin)
 
 
-def event(
+def run_event(
     rule: Purify, candidates: Tensor, state: Purification, group: ProcessGroup, labels: int, memory: Any = ()
 ) -> tuple[Tensor, Purification]:
     """Remove labels from candidates [t, m, c] in place, and open the next window.
@@ -57,7 +57,7 @@ def event(
     _, margin = rule.remove(candidates, before._replace(posterior_sum=state.posterior_sum))
     is_removed = margin > 0
     candidates[is_removed] = False
-    state.fell[is_removed] = state.round + 1
+    state.removal_round[is_removed] = state.round + 1
     state.margin[is_removed] = margin[is_removed]
     local_count = torch.zeros_like(state.threshold) + is_removed.sum((1, 2))
     (count,) = group.total([local_count])
@@ -73,7 +73,7 @@ def removals(state: Purification, candidates: Tensor, group: ProcessGroup) -> Re
 
     They are in the order of their rounds.
     """
-    round = group.gathered_rows(state.fell).flatten()
+    round = group.gathered_rows(state.removal_round).flatten()
     margin = group.gathered_rows(state.margin).flatten()
     index = ((round > 0) & ~candidates.flatten()).nonzero().squeeze(1)
     index = index[round[index].argsort(stable=True)]

@@ -31,7 +31,7 @@ from oneof.training.prior import Prior
 from oneof.training.processes import ProcessGroup, check_rows, run_distributed
 from oneof.training.set_input import check_memory, read_candidates
 from oneof.training.stack import build
-from oneof.training.state import BestEpoch, Fit, Record, join
+from oneof.training.state import BestEpoch, Fit, Record, join_fits
 from oneof.training.training_data import TrainingData, as_features, batch_of_rank, drawn_rows, make_training_data
 from oneof.training.trials import Training, Trial
 
@@ -154,12 +154,7 @@ def _fit(x: Any, candidates: Any, request: FitRequest, group: ProcessGroup) -> F
     mask = read_candidates(candidates, len(features), len(trials), device)
     shape = tuple(features.shape[1:])
     n_classes = mask.shape[2]
-    row_counts = set()
-    for trial in trials:
-        if trial.rows is None:
-            row_counts.add(len(features))
-        else:
-            row_counts.add(len(trial.rows))
+    row_counts = _numbers_of_rows(trials, len(features))
     share_rows = request.views is not None and len(trials) < group.size
     ranks = ProcessGroup()  # each process trains trials of its own
     if share_rows:
@@ -179,14 +174,9 @@ def _fit(x: Any, candidates: Any, request: FitRequest, group: ProcessGroup) -> F
 
     def fit_stack(number: int) -> Fit:
         stack_trials = stacks[number]
-        if len(mask) == 1:  # all trials have the same sets
-            stack_mask = mask[0]
-        else:
-            start = sum(map(len, stacks[:number]))
-            stack_mask = mask[start : start + len(stack_trials)]
         data = make_training_data(
             features,
-            stack_mask,
+            _sets_of_stack(mask, stacks, number),
             stack_trials,
             request.method,
             request.purify,
@@ -201,9 +191,7 @@ def _fit(x: Any, candidates: Any, request: FitRequest, group: ProcessGroup) -> F
             checkpointer = _checkpointer(number, request, data, stack_trials, ranks)
         title = None
         if group.rank == 0:
-            title = request.progress
-        if title is not None and len(stacks) > 1:
-            title += f" ({number + 1} of {len(stacks)})"
+            title = _title_of_stack(request.progress, number, len(stacks))
         gpus = []
         if device.type == "cuda":
             gpus.append(device)
@@ -215,8 +203,8 @@ def _fit(x: Any, candidates: Any, request: FitRequest, group: ProcessGroup) -> F
     if share_rows:  # all processes train every stack together
         fits = [fit_stack(number) for number in range(len(stacks))]
     else:
-        fits = group.each(fit_stack, range(len(stacks)))
-    return replace(join(fits), origin=origin, network=request.network, method=request.method)
+        fits = group.map(fit_stack, range(len(stacks)))
+    return replace(join_fits(fits), origin=origin, network=request.network, method=request.method)
 
 
 def _local_device(name: str | torch.device, group: ProcessGroup) -> torch.device:
@@ -226,6 +214,32 @@ def _local_device(name: str | torch.device, group: ProcessGroup) -> torch.device
         device = torch.device("cuda", group.rank % torch.cuda.device_count())
         torch.cuda.set_device(device)
     return device
+
+
+def _numbers_of_rows(trials: Sequence[Trial], n: int) -> set[int]:
+    """Return on how many of n rows trials are trained: a number for all of them, if they agree."""
+    row_counts = set()
+    for trial in trials:
+        if trial.rows is None:
+            row_counts.add(n)
+        else:
+            row_counts.add(len(trial.rows))
+    return row_counts
+
+
+def _sets_of_stack(mask: Tensor, stacks: Sequence[Sequence[Trial]], number: int) -> Tensor:
+    """Return the sets of a stack's trials [t, n, c], or those that all trials share [n, c]."""
+    if len(mask) == 1:
+        return mask[0]
+    start = sum(map(len, stacks[:number]))
+    return mask[start : start + len(stacks[number])]
+
+
+def _title_of_stack(title: str | None, number: int, n_stacks: int) -> str | None:
+    """Return the title of the progress bar of one of several stacks."""
+    if title is None or n_stacks == 1:
+        return title
+    return f"{title} ({number + 1} of {n_stacks})"
 
 
 def _trial_bytes(request: FitRequest, network: nn.Module, n: int, n_classes: int, shape: tuple[int, ...]) -> int:
@@ -339,9 +353,8 @@ def _fit_stack(
     with ExitStack() as contexts:
         advance = contexts.enter_context(progress_bar(title or "", data.training.epochs, show_bar, done=len(history)))
         interrupted: Callable[[], bool] | None = None
-        if (
-            checkpointer is not None
-        ):  # otherwise there is nothing to save, and Ctrl-C need not wait for the end of a step
+        # Without a checkpoint there is nothing to save, and Ctrl-C need not wait for the end of a step.
+        if checkpointer is not None:
             interrupted = contexts.enter_context(interrupt_deferred())
         for record in steps(data, state):
             if record is not None:

@@ -8,11 +8,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from oneof.methods.base import Method, first, leaves, tree_map
+from oneof.methods.base import Method, first_output, leaves, tree_map
 from oneof.metrics import accuracy, criteria
 from oneof.training.average import begin_average, decay_at
 from oneof.training.device import CudaGraphRunner
-from oneof.training.events import begin_purifying, event
+from oneof.training.events import begin_purifying, run_event
 from oneof.training.stack import Stack
 from oneof.training.state import Record, State
 from oneof.training.step import observe, step
@@ -165,7 +165,7 @@ def _purify(data: TrainingData, state: State) -> Tensor | None:
     if data.purify.current:
         _observe_all_rows(data, state)
     n_labels = data.n_rows * data.n_classes
-    removed, state.pop = event(data.purify, state.candidates, state.pop, data.group, n_labels, state.memory)
+    removed, state.pop = run_event(data.purify, state.candidates, state.pop, data.group, n_labels, state.memory)
     return removed
 
 
@@ -178,7 +178,7 @@ def _observe_all_rows(data: TrainingData, state: State) -> None:
             index = flat_index(block.expand(t, -1), m)
             rows = gather_rows(data.rows, index)
             candidates = data.visible_candidates(gather_rows(state.candidates, index), rows)
-            logits = first(state.predictor(data.features(rows)))
+            logits = first_output(state.predictor(data.features(rows)))
             observe(data, state, index, candidates, logits)
 
 

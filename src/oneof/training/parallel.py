@@ -66,9 +66,8 @@ def start_workers(n_jobs: int | None, threads: int = 1) -> Iterator[None]:
         yield
         return
     with _worker_config(threads):
-        started = joblib.Parallel(n_jobs=resolve_n_jobs(n_jobs), return_as="generator")(
-            joblib.delayed(_import_torch)() for _ in range(pool_size)
-        )
+        imports = [joblib.delayed(_import_torch)() for _ in range(pool_size)]
+        started = joblib.Parallel(n_jobs=resolve_n_jobs(n_jobs), return_as="generator")(imports)
     try:
         yield
     finally:

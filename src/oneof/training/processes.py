@@ -95,7 +95,10 @@ class ProcessGroup:
             return local
         parts = []
         for rank, lengths in enumerate(self._sections_by_rank(sections)):
-            part = local.contiguous() if rank == self.rank else local.new_empty(sum(lengths), *local.shape[1:])
+            if rank == self.rank:
+                part = local.contiguous()
+            else:
+                part = local.new_empty(sum(lengths), *local.shape[1:])
             with _message(part.view(-1).view(torch.uint8)) as content:  # as bytes: not every dtype can be sent
                 dist.broadcast(content, rank)
             parts.append(part.split(lengths))  # type: ignore[no-untyped-call]
@@ -112,7 +115,7 @@ class ProcessGroup:
         rows = self.gathered(local.flatten(0, 1), [k] * t)
         return rows.view(t, -1, *local.shape[2:])
 
-    def part(self, gathered: Tensor, sections: Sequence[int]) -> Tensor:
+    def local_part(self, gathered: Tensor, sections: Sequence[int]) -> Tensor:
         """Return the part of this process of what was `gathered`."""
         if self.size == 1:
             return gathered
@@ -131,7 +134,7 @@ class ProcessGroup:
             dist.all_gather_object(everything, local)
         return everything
 
-    def each(self, work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+    def map(self, work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
         """Return the results of `work` for all items, which are dealt out to the processes; bad input that one finds is raised in all."""
         if self.size == 1:
             return [work(item) for item in items]
@@ -181,7 +184,7 @@ class ProcessGroup:
         return by_rank.tolist()
 
 
-AGAIN = "so the run cannot go on. Repeat the call: with a checkpoint it resumes where it stood."
+AGAIN = "so the run cannot go on. Repeat the call: with a checkpoint it continues where it stopped."
 DIED = f"another process has died, {AGAIN}"
 
 
@@ -210,7 +213,7 @@ def run_distributed(work: Callable[[ProcessGroup], Any], processes: int | None) 
     group = current_group(processes)
     if processes is None or processes == group.size:
         return work(group)
-    return launched(work, processes)
+    return launch_processes(work, processes)
 
 
 def current_group(processes: int | None) -> ProcessGroup:
@@ -229,7 +232,7 @@ def current_group(processes: int | None) -> ProcessGroup:
         try:
             fabric = _fabric(per_node, nodes)
         except RuntimeError as error:  # settings of SLURM that contradict each other
-            message = f"the processes that were started must form one group; {error} Or say n_jobs=1."
+            message = f"the processes that were started must form one group; {error} Or give n_jobs=1."
             raise ValueError(message) from error
         fabric.launch()
         atexit.register(_leave)
@@ -237,7 +240,7 @@ def current_group(processes: int | None) -> ProcessGroup:
 
 
 def check_rows(rows: int, processes: int) -> None:
-    """Refuse more processes than rows: each owns one at least."""
+    """Raise ValueError for more processes than rows, since each needs one at least."""
     if processes > rows:
         raise ValueError(f"n_jobs must be at most the rows to train on ({rows}); got {processes}. Use fewer.")
 
@@ -278,7 +281,7 @@ def _processes_of_launcher() -> tuple[int, int]:
     return int(environment.get("SLURM_NTASKS", 1)) // nodes, nodes
 
 
-def launched(work: Callable[[ProcessGroup], Any], processes: int) -> Any:
+def launch_processes(work: Callable[[ProcessGroup], Any], processes: int) -> Any:
     """Return the result of `work` in the first of so many new processes of this machine; its ValueErrors are raised here."""
     from torch.multiprocessing.spawn import ProcessException
 

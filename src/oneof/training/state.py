@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from oneof.data.augment.views import Plain, Views
 from oneof.data.with_ranks import QuantileNormalizer
 from oneof.methods import METHODS
-from oneof.methods.base import Method, first
+from oneof.methods.base import Method, first_output
 from oneof.networks import MLP, GeneratorMLP, LeNet, Linear, Network, ResNet32, WideResNet
 from oneof.networks.named import Timm
 from oneof.purify import Removals
@@ -102,7 +102,7 @@ class Fit:
         with self.stack.eval_mode():
             for block in features.split(block_size(features, self.stack.t, device)):
                 inputs = self._transform(block.to(device))
-                blocks.append(first(self.stack(inputs)))
+                blocks.append(first_output(self.stack(inputs)))
         return torch.cat(blocks, dim=1)
 
     def probabilities(self, x: Any) -> Tensor:
@@ -210,7 +210,7 @@ def _weights_and_buffers(state: State) -> dict[str, Tensor]:
     return state.predictor.weights | state.predictor.buffers
 
 
-def join(fits: list[Fit]) -> Fit:
+def join_fits(fits: list[Fit]) -> Fit:
     """Join fits of one setting, trained separately because together they would not fit in memory."""
     first_fit = fits[0]
     if len(fits) == 1:
@@ -279,60 +279,65 @@ def load(path: str | Path, network: Network | None = None) -> Fit:
         with safe_open(path, "pt") as file:
             metadata = json.loads(file.metadata()["fit"])
             tensors = {}
-            for name in file.keys():  # noqa: SIM118 - the file is no dict
+            for name in file.keys():  # noqa: SIM118 - the file is not a dict
                 tensors[name] = file.get_tensor(name)
-        _check_claims(metadata, tensors)
-        make = network or from_serializable(metadata["network"], KINDS)
-        method = Method()
-        if metadata["method"]:
-            method = from_serializable(metadata["method"], KINDS)
-        shape = tuple(metadata["shape"])
-        n_classes = tensors["candidates"].shape[2]
-        weights = _with_prefix(tensors, "weight.")
-        if network is None and not isinstance(make, Timm):  # timm's have sizes of their own
-            with torch.device("meta"):  # which has shapes and no memory
-                described = method.network(make(shape, n_classes), n_classes, shape)
-            _check_shapes(described, weights)
-        modules = []
-        for trial in range(len(tensors["rows"])):
-            module = method.network(make(shape, n_classes), n_classes, shape)
-            module.load_state_dict({name: weight[trial] for name, weight in weights.items()})
-            modules.append(module)
-        normalisation = _with_prefix(tensors, "look.")
-        eval_transform = None
-        if normalisation:
-            eval_transform = Views(((Plain(), 1),), normalisation["scale"], normalisation["offset"], torch.float32)
-        removal_columns = _with_prefix(tensors, "removals.")
-        removed = None
-        if removal_columns:
-            removed = Removals(**removal_columns)
-        origin = None
-        if "origin" in tensors:
-            origin = tensors["origin"].numpy()
-        ranks = None
-        if "ranks" in tensors:
-            ranks = QuantileNormalizer(tensors["ranks"].numpy())
-        return Fit(
-            stack=Stack(modules),
-            shift=tensors.get("shift"),
-            scale=tensors.get("scale"),
-            eval_transform=eval_transform,
-            shape=shape,
-            rows=tensors["rows"],
-            candidates=tensors["candidates"],
-            removals=removed,
-            history=_with_prefix(tensors, "history."),
-            epoch=tensors["epoch"],
-            origin=origin,
-            ranks=ranks,
-            network=make,
-            method=method,
-        )
+        return _restore_fit(metadata, tensors, network)
     except (OSError, SafetensorError, LookupError, AttributeError, TypeError, ValueError, RuntimeError) as error:
         message = f"{path} must be a file that Fit.save wrote; it is not, or not whole ({error})."
         if network is None:
-            message += " If its network was your own, say network=."
+            message += " If its network was your own, give network=."
         raise ValueError(message) from error
+
+
+def _restore_fit(metadata: dict[str, Any], tensors: dict[str, Tensor], network: Network | None) -> Fit:
+    """Return the fit that `Fit.save` stored; raise an error if the parts do not belong together."""
+    _check_claims(metadata, tensors)
+    make = network or from_serializable(metadata["network"], KINDS)
+    method = Method()
+    if metadata["method"]:
+        method = from_serializable(metadata["method"], KINDS)
+    shape = tuple(metadata["shape"])
+    n_classes = tensors["candidates"].shape[2]
+    weights = _with_prefix(tensors, "weight.")
+    if network is None and not isinstance(make, Timm):  # timm's have sizes of their own
+        with torch.device("meta"):  # which has shapes and no memory
+            described = method.network(make(shape, n_classes), n_classes, shape)
+        _check_shapes(described, weights)
+    modules = []
+    for trial in range(len(tensors["rows"])):
+        module = method.network(make(shape, n_classes), n_classes, shape)
+        module.load_state_dict({name: weight[trial] for name, weight in weights.items()})
+        modules.append(module)
+    normalisation = _with_prefix(tensors, "look.")
+    eval_transform = None
+    if normalisation:
+        eval_transform = Views(((Plain(), 1),), normalisation["scale"], normalisation["offset"], torch.float32)
+    removal_columns = _with_prefix(tensors, "removals.")
+    removed = None
+    if removal_columns:
+        removed = Removals(**removal_columns)
+    origin = None
+    if "origin" in tensors:
+        origin = tensors["origin"].numpy()
+    ranks = None
+    if "ranks" in tensors:
+        ranks = QuantileNormalizer(tensors["ranks"].numpy())
+    return Fit(
+        stack=Stack(modules),
+        shift=tensors.get("shift"),
+        scale=tensors.get("scale"),
+        eval_transform=eval_transform,
+        shape=shape,
+        rows=tensors["rows"],
+        candidates=tensors["candidates"],
+        removals=removed,
+        history=_with_prefix(tensors, "history."),
+        epoch=tensors["epoch"],
+        origin=origin,
+        ranks=ranks,
+        network=make,
+        method=method,
+    )
 
 
 def _check_claims(metadata: dict[str, Any], tensors: dict[str, Tensor]) -> None:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from oneof.data.augment.views import Augment, Plain, Views
 from oneof.data.on_disk import Features, OnDiskFeatures, fitted_scaling
 from oneof.data.scaling import SCALINGS, Scaling
-from oneof.methods.base import Method, first, tree_map
+from oneof.methods.base import Method, first_output, tree_map
 from oneof.networks import Network
 from oneof.networks.cuda.accelerate import accelerate_views
 from oneof.purify import Purify, stacked
@@ -27,9 +27,8 @@ from oneof.training.tables import flat_index, gather_rows
 from oneof.training.trials import Training, Trial
 
 WORTH_COMPILING = 20_000  # steps of LeNet save what compiling it takes: docs/decisions/0004-speed-on-the-card.md
-CPU_EVAL_ROWS = (
-    256  # of a block in evaluation: as in training, so that layers stay in the cache, and their memory is used again
-)
+# Rows of a block in evaluation: as many as in training, so that layers stay in the cache, and their memory is used again.
+CPU_EVAL_ROWS = 256
 _EVAL_VALUES = 2**23  # inputs of a block on a GPU, of all trials together: some megabytes, so that layers fit too
 
 
@@ -165,7 +164,7 @@ class TrainingData(NamedTuple):
         with stack.eval_mode():
             for start in range(0, max(rows.shape[1], 1), size):
                 features = self.features(rows[:, start : start + size])
-                blocks.append(first(stack(features, part)))
+                blocks.append(first_output(stack(features, part)))
         return self.group.gathered_rows(torch.cat(blocks, dim=1))
 
     def shared_with(self, group: ProcessGroup) -> TrainingData:
@@ -290,7 +289,7 @@ def as_features(x: Any, dtype: torch.dtype, device: torch.device, views: Views |
         return as_tensor(x, dtype, device)
     if views is None and (x.dtype == torch.uint8 or device.type != "cpu"):
         got = f"{x.dtype} for {device}".removeprefix("torch.")
-        raise ValueError(f"a table on the disk must be float32 for the CPU; got {got}. Of images give views= too.")
+        raise ValueError(f"a table on the disk must be float32 for the CPU; got {got}. For images, give views= too.")
     return x
 
 

@@ -6,6 +6,8 @@ and which labels are given in error); the free matrix departs from it only where
 Rules and detectors, which name one label or nothing, have rates of speaking instead of a matrix, and their silence counts.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -170,6 +172,14 @@ class AnnotatorFit(NamedTuple):
     rounds: int  # of EM
     converged: bool  # the last round moved at most `tolerance` of an item's mass, on average
 
+    def with_correlation(self, correlation: float) -> AnnotatorFit:
+        """Return the same with another rho, which flattens the likelihood and the posterior."""
+        exponent = vote_exponent(self.n_votes, correlation)
+        likelihood = exponent * self.vote_logs + self.silence
+        likelihood -= likelihood.max(1, keepdims=True)
+        posterior = softmax(likelihood + exponent * np.log(self.frequencies), axis=1)
+        return self._replace(posterior=posterior, likelihood=likelihood, correlation=correlation)
+
     def logs_of_votes(self, annotator: Integers, label: Integers) -> Floats:
         """Return what votes of annotators [k] for labels [k] add to the log-likelihoods of their items, [k, c]."""
         logs: Floats = np.log(self.confusions.of(annotator, label))
@@ -254,12 +264,9 @@ def fit_annotators(votes: Votes, model: Annotators = Annotators(), n_silent: int
         silent_posterior = softmax(silence + np.log(item_frequencies))
         converged = bool(np.abs(previous - posterior).sum() / (2 * n) <= model.tolerance)
         n_rounds += 1
-    exponent = vote_exponent(n_votes, model.correlation)
-    likelihood = exponent * vote_logs + silence
-    likelihood -= likelihood.max(1, keepdims=True)
     return AnnotatorFit(
-        posterior=softmax(likelihood + exponent * np.log(frequencies), axis=1),
-        likelihood=likelihood,
+        posterior=posterior,
+        likelihood=vote_logs,
         frequencies=frequencies,
         confusions=confusions,
         vote_logs=vote_logs,
@@ -271,7 +278,7 @@ def fit_annotators(votes: Votes, model: Annotators = Annotators(), n_silent: int
         is_counted=speakers.is_counted,
         rounds=n_rounds,
         converged=converged,
-    )
+    ).with_correlation(model.correlation)
 
 
 class Mistake(NamedTuple):

@@ -17,6 +17,7 @@ from scipy.special import softmax
 from oneof.data.dataset import UNNAMED_PRIOR, scatter_columns
 from oneof.votes.annotators import AnnotatorFit, Annotators, fit_annotators, vote_exponent
 from oneof.votes.ballots import Floats, Integers, Votes
+from oneof.votes.independence import correlation_of_errors
 
 MAX_HELD_OUT = 10_000  # votes; where there are more, two of the five folds are enough
 N_FOLDS = 5
@@ -268,7 +269,7 @@ def join(
 
         T_ij  proportional to   L_ij exp(inverse_temperature g_ij),         and the posterior of the votes where features do not help
 
-    L is the likelihood of the item's votes, g the scores that `predictions` compute for the row from the likelihoods of others: class
+    L is the likelihood of the item's votes, flattened by the correlation rho that they show (`oneof.votes.independence`), g the scores that `predictions` compute for the row from the likelihoods of others: class
     frequencies among their weights would be counted twice. L and the posterior of the votes are means over three models (`model_weights`).
     Feeding T back to the predictions was tried and is not done: errors then confirm themselves.
 
@@ -305,11 +306,15 @@ def join(
     without_scores = Choice(MAJORITY, None, 0.0)  # where no vote can be held out
     choice = next(iter(scores), without_scores)
     fitted = fit_annotators(votes, choice.model, n_silent)
+    correlation = correlation_of_errors(votes, fitted)
+    fitted = fitted.with_correlation(correlation)
     votes_alone = np.zeros_like(fitted.posterior)
     majority = fitted.posterior
     likelihood = np.zeros_like(fitted.likelihood)
     for model, weight in model_weights(scores, choice.model).items():
-        model_fit = fitted if model == choice.model else fit_annotators(votes, model, n_silent)
+        model_fit = fitted
+        if model != choice.model:
+            model_fit = fit_annotators(votes, model, n_silent).with_correlation(correlation)
         votes_alone += weight * model_fit.posterior
         if model == MAJORITY:
             majority = model_fit.posterior

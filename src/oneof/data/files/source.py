@@ -155,7 +155,7 @@ def days(values: pa.Array, where: str, first_row: int) -> pa.Array:
         row = _first_non_date(values)
         raise ValueError(
             f"dates must all be written in one way, such as 2024-12-31; {where}, row {first_row + row} is "
-            f"{values[row].as_py()!r}. Mend the cell, or leave the column out."
+            f"{values[row].as_py()!r}. Correct the cell, or leave the column out."
         )
     units_per_day = _SECONDS_PER_DAY * _UNITS_PER_SECOND[dates.type.unit]
     timestamps = as_doubles(dates.cast(pa.int64()))

@@ -11,7 +11,7 @@ from oneof.data.roles import ColumnRoles
 
 GIGABYTES = ColumnRoles.unpacked
 """That a compressed file may hold unless it is trusted."""
-SAY_MORE = "If you trust it, say --unpacked with a larger number."
+SAY_MORE = "If you trust it, give --unpacked a larger number."
 UNPACK_FIRST = "If you trust it, unpack it first, or save it as CSV."
 _CHUNK = 1 << 22  # bytes unpacked at a time
 _DAMAGE = (OSError, EOFError, ValueError, NotImplementedError, RuntimeError, zipfile.BadZipFile, pa.ArrowException)
