@@ -125,13 +125,16 @@ def made() -> dict[str, str]:
     on_images = read(ROOT / "results/images.jsonl")
     reported = report.reported(on_images)
     suite_rows = suite_report.published_rows(read(ROOT / "results/suite.jsonl"))
+    keel_rows = suite_report.published_rows(read(ROOT / "results/keel_tables.jsonl"))
     return {
         "results": section(read(ROOT / "results/tables.jsonl")),
         "realworld": realworld.table(_reported("realworld", DEFAULTS)),
         "rivals": rivals.report(read(ROOT / "results/rivals.jsonl"), [*rivals.REAL, *rivals.MADE]),
         "suite": suite_report.accuracy_section(suite_rows),
-        "suite-short": suite_report.short_section(suite_rows),
+        "suite-short": suite_report.short_section(suite_rows, keel_rows),
         "suite-behind": suite_report.behind_section(suite_rows),
+        "suite-keel": suite_report.accuracy_section(keel_rows),
+        "suite-keel-behind": suite_report.behind_section(keel_rows),
         "suite-resolved": suite_report.resolved_section(suite_rows),
         "suite-probabilities": suite_report.probability_section(read(ROOT / "results/label_probabilities.jsonl")),
         "few-labels": few_labels.report(read(ROOT / "results/few_labels.jsonl")),

@@ -8,7 +8,7 @@ import pytest
 import suite
 from on_tables.columns import distance_features, piecewise_features, tree_features
 from on_tables.forms import FORMS, NESTED, Regression, leave_out_folds, uniform_targets, within_sets
-from on_tables.problems import DEVELOP, HELD_BACK, KINDS, TABLES, make_problem
+from on_tables.problems import DEVELOP, HELD_BACK, KEEL, KEEL_DEVELOP, KEEL_HELD_BACK, KINDS, TABLES, make_problem
 from on_tables.report import (
     behind_table,
     collect,
@@ -181,6 +181,13 @@ def test_sets_hold_the_truth_and_belong_to_the_seed(folder, kind):
 def test_tables_to_develop_on_and_tables_held_back_are_apart():
     assert len(TABLES) == 12
     assert sorted(DEVELOP + HELD_BACK) == sorted(TABLES)
+    assert len(KEEL) == 25
+    assert sorted(KEEL_DEVELOP + KEEL_HELD_BACK) == sorted(KEEL)
+    assert not set(KEEL) & set(TABLES)
+
+
+def test_groups_of_tables_are_replaced_by_their_tables():
+    assert suite.parse_tables(["keel-develop", "zoo", "keel-held-back"]) == [*KEEL[::2], *KEEL[1::2]]
 
 
 def rows_of(system, accuracies, table="glass", kind="doubts"):
@@ -239,10 +246,13 @@ def test_the_readme_shows_the_best_rival_and_counts_cases():
     rows = rows_of("default", [0.70, 0.72, 0.71]) + rows_of("trees", [0.74, 0.76, 0.75])
     for other in ("boosting", "trees, cross-fitted", "logistic, EM"):
         rows += rows_of(other, [0.60, 0.62, 0.61])
-    section = short_section(rows)
+    further = rows_of("default", [0.70, 0.72], "zoo") + rows_of("trees", [0.60, 0.61], "zoo")
+    further += rows_of("default", [0.70, 0.72], "tae") + rows_of("trees", [0.80, 0.83], "tae")
+    section = short_section(rows, further)
     assert "mean over 1 tables" in section
     assert "| sets by a weak classifier's doubts | 75.0 (trees) | **71.0** |" in section
-    assert section.endswith("in 1 of 1 cases.")
+    assert "in 1 of 1 cases; on 2 further tables" in section
+    assert section.endswith("in 1 of 2.")
 
 
 def test_the_page_shows_reporting_seeds_as_soon_as_there_are_rows():

@@ -23,6 +23,9 @@ from on_tables.problems import (
     CHOOSING_SEEDS,
     DEVELOP,
     HELD_BACK,
+    KEEL,
+    KEEL_DEVELOP,
+    KEEL_HELD_BACK,
     KINDS,
     REAL,
     REAL_KIND,
@@ -37,7 +40,16 @@ from on_tables.trials import Settings, missing_trials, run_trials
 from oneof.storage.did_you_mean import did_you_mean
 from oneof.storage.rows import read
 
-GROUPS = {"develop": DEVELOP, "held-back": HELD_BACK, "all": TABLES, "real": REAL, "made": tuple(MADE)}
+GROUPS = {
+    "develop": DEVELOP,
+    "held-back": HELD_BACK,
+    "all": TABLES,
+    "keel-develop": KEEL_DEVELOP,
+    "keel-held-back": KEEL_HELD_BACK,
+    "keel": KEEL,
+    "real": REAL,
+    "made": tuple(MADE),
+}
 SYSTEM_GROUPS = {"rivals": list(RIVALS), "ceilings": list(CEILINGS), "forms": list(FORMS), "nested": list(NESTED)}
 
 
@@ -58,7 +70,7 @@ def parse_tables(names: Sequence[str]) -> list[str]:
     """Replace the names of groups by their tables."""
     tables: list[str] = []
     for name in names:
-        known = [*GROUPS, *TABLES, *REAL, *MADE]
+        known = [*GROUPS, *TABLES, *KEEL, *REAL, *MADE]
         if name not in known:
             raise ValueError(f"--tables must be of {', '.join(known)}; got {name!r}.{did_you_mean(name, known)}")
         tables += GROUPS.get(name, (name,))

@@ -31,6 +31,14 @@ TABLES = (
 )  # fmt: skip
 DEVELOP = TABLES[::2]
 HELD_BACK = TABLES[1::2]
+# Tables that the default was developed without, written by `keel_tables.py`, by the number of rows.
+KEEL = (
+    "zoo", "tae", "automobile", "hayes-roth", "wine", "newthyroid", "cleveland", "ecoli", "dermatology",
+    "movement_libras", "led7digit", "balance", "vehicle", "flare", "contraceptive", "yeast", "car", "splice",
+    "abalone", "texture", "satimage", "marketing", "penbased", "letter", "kr-vs-k",
+)  # fmt: skip
+KEEL_DEVELOP = KEEL[::2]
+KEEL_HELD_BACK = KEEL[1::2]
 REAL = ("lost", "msrcv2", "birdsong")
 REAL_KIND = "real"
 CHOOSING_SEEDS = range(10)

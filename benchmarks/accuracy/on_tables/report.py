@@ -250,8 +250,11 @@ def behind_section(rows: list[Row], subject: str = DEFAULT) -> str:
     return "\n\n".join(parts)
 
 
-def short_section(rows: list[Row], subject: str = DEFAULT) -> str:
-    """Return the subject beside the best single rival for each kind of sets, and in how many cells it is behind, for the README."""
+def short_section(rows: list[Row], further_rows: list[Row], subject: str = DEFAULT) -> str:
+    """Return the subject beside the best single rival for each kind of sets, and in how many cells it is behind, for the README.
+
+    Of the further rows, those of tables that the subject was developed without, only the cells in which it is behind are counted.
+    """
     cells = collect(rows)
     made_cells = {key: systems for key, systems in cells.items() if key[1] in KINDS}
     n_tables = len({table for table, _ in made_cells})
@@ -259,10 +262,19 @@ def short_section(rows: list[Row], subject: str = DEFAULT) -> str:
     for best in best_single_rivals(made_cells, subject):
         rival = f"{100 * best.rival_mean:.1f} ({best.rival})"
         lines.append(_line([KIND_TITLES[best.kind], rival, f"**{100 * best.mean:.1f}**"]))
-    comparisons = compare_with_rivals(made_cells, subject)
-    n_behind = sum(comparison.gap.behind for comparison in comparisons)
-    behind = f"`oneof` is behind the best rival of its table in {n_behind} of {len(comparisons)} cases."
+    further_cells = collect(further_rows)
+    n_further = len({table for table, _ in further_cells})
+    behind = (
+        f"`oneof` is behind the best rival of its table in {count_behind(made_cells, subject)} cases; "
+        f"on {n_further} further tables, which it was developed without, in {count_behind(further_cells, subject)}."
+    )
     return "\n".join([*lines, "", behind])
+
+
+def count_behind(cells: Cells, subject: str) -> str:
+    """Return in how many cells the subject is behind, such as "1 of 36"."""
+    comparisons = compare_with_rivals(cells, subject)
+    return f"{sum(one.gap.behind for one in comparisons)} of {len(comparisons)}"
 
 
 def resolved_section(rows: list[Row], subject: str = DEFAULT) -> str:
