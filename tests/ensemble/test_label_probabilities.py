@@ -53,6 +53,24 @@ def test_where_nothing_is_learned_the_candidates_of_a_row_are_about_equally_prob
     assert (fitted.transduction_ == fitted.label_distributions_.argmax(1)).mean() > 0.9
 
 
+@pytest.mark.parametrize("n", [60, 300])
+def test_features_of_noise_neither_refute_labels_nor_predict_new_rows(n, tmp_path):
+    """Each row has one label: it stays, however little the features confirm it, and new rows may have any label."""
+    rng = np.random.default_rng(0)
+    labels = rng.integers(3, size=n)
+    new_rows = rng.normal(size=(200, 6))
+    fitted = PartialLabelClassifier(quick=True, random_state=0).fit(rng.normal(size=(n, 6)), one_hot(labels, 3))
+    np.testing.assert_array_equal(fitted.transduction_, labels)
+    assert fitted.label_probability_.min() > 0.89
+    probabilities = fitted.predict_proba(new_rows)
+    assert probabilities.max() < 0.41
+    np.testing.assert_allclose(probabilities.sum(1), 1, atol=1e-5)
+
+    fitted.save(tmp_path / "run")
+    again = PartialLabelClassifier.from_run(tmp_path / "run")
+    np.testing.assert_allclose(again.predict_proba(new_rows), probabilities, atol=1e-6)
+
+
 def test_sets_that_hold_the_true_label_are_hardly_doubted():
     rng = np.random.default_rng(0)
     x, labels = load_digits(return_X_y=True)

@@ -65,6 +65,12 @@ def test_scores_are_those_of_the_ranks():
     np.testing.assert_allclose(ours, ranks(X)[:, 3:], atol=1e-4)
 
 
+def test_learners_that_are_hardly_trusted_are_exported_so(tmp_path: Path):
+    doubted = model().trusted(0.1)
+    assert export_model(doubted, tmp_path / "m.pt2") < 1e-4
+    np.testing.assert_allclose(doubted.probabilities(X), 0.1 * model().probabilities(X) + 0.9 / 4, atol=1e-6)
+
+
 def test_the_quantile_is_the_inverse_of_the_normal_distribution():
     level = torch.linspace(0.0063, 0.9937, 101)
     np.testing.assert_allclose(normal_quantile(level).numpy(), ndtri(level.numpy()), atol=2e-5)

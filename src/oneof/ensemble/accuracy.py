@@ -106,6 +106,13 @@ class HeldOutEval(NamedTuple):
             self.has_prior,
         )
 
+    def trusted(self, trust: float) -> HeldOutEval:
+        """Return the same with predictions that are believed with this probability; else all labels are equally probable."""
+        if trust == 1:
+            return self
+        by_chance = (1 - trust) / self.probabilities.shape[1]
+        return self._replace(probabilities=trust * self.probabilities + by_chance)
+
     @property
     def confidence(self) -> FloatArray:
         """Return the probability of the predicted label [m]."""
@@ -182,13 +189,13 @@ def estimate_accuracy(evaluated: HeldOutEval) -> AccuracyEstimate:
 
 
 def learned_nothing(evaluated: HeldOutEval) -> bool:
-    """Return whether enough held-out sets show that the predictions lie in them no more often than in shuffled ones.
+    """Return whether held-out sets do not show that the predictions lie in them more often than in shuffled ones.
 
     Gold labels, which measure the accuracy, have no influence. With votes, counts or probabilities the labels do not rest on the
-    predictions alone, and the answer is no.
+    predictions alone, and the answer is no, as it is where all sets are full: then only gold labels can have taught anything.
     """
     informative = evaluated.informative
-    if evaluated.has_prior or len(informative.gold) < MIN_HELD_OUT:
+    if evaluated.has_prior or len(informative.gold) == 0:
         return False
     return not _beats_shuffled_sets(informative)
 

@@ -20,6 +20,7 @@ from oneof.learners.network_models import Networks, TableNetworks, probability_b
 from oneof.learners.sklearn_classifier import SklearnModel
 from oneof.training.device import on_cpu
 
+ROUNDING = 1e-6  # of a sum of weights
 OtherModel = Forest | KernelEnsemble | SklearnModel
 
 
@@ -32,7 +33,8 @@ class Model:
     members: tuple[Networks, ...]  # stacks of networks, each of one architecture
     calibration: dict[str, Any]  # as `oneof.ensemble.calibrate` makes it
     others: tuple[OtherModel, ...] = ()  # models that are not networks
-    shares: tuple[float, ...] = ()  # weight of each member, then of each other model; (): every network counts the same
+    # Weight of each member, then of each other model; (): every network counts the same. What they lack to 1 is spread evenly over the labels.
+    shares: tuple[float, ...] = ()
 
     @property
     def t(self) -> int:
@@ -48,6 +50,14 @@ class Model:
     def weights(self) -> Sequence[float]:
         """Return the weight of each stack of networks, then of each other model."""
         return self.shares or [member.stack.t / self.t for member in self.members]
+
+    @property
+    def chance(self) -> float:
+        """Return the probability that every label has by chance, whatever the learners predict."""
+        missing = 1 - sum(self.weights)
+        if missing < ROUNDING:
+            return 0.0
+        return missing / len(self.classes)
 
     @property
     def learners(self) -> dict[str, float]:
@@ -92,6 +102,10 @@ class Model:
                 other_shares.append(weight)
         shares = (*member_shares, *other_shares)
         return replace(self, members=tuple(members), others=tuple(others), shares=shares)
+
+    def trusted(self, trust: float) -> Model:
+        """Return the model whose learners are believed with this probability; else all labels are equally probable."""
+        return replace(self, shares=tuple(trust * weight for weight in self.weights))
 
     def without_zero_weights(self) -> Model:
         """Return the model without learners whose weight is zero."""
@@ -141,7 +155,7 @@ class Model:
                 mean[rows] = torch.einsum("t,tnc->nc", torch.cat(network_weights), probabilities).numpy()
         for weight, model in zip(self.weights[n_members:], self.others, strict=True):
             mean += np.float32(weight) * model(x)
-        return mean
+        return mean + np.float32(self.chance)
 
     def check_exportable(self) -> None:
         """Raise ValueError for a classifier of the user's own, which is not a graph of tensors."""

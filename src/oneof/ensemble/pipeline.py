@@ -88,12 +88,14 @@ def fit_ensemble(data: Dataset, context: Context, evaluation_gold: IntArray) -> 
     allowed = allowed_labels(data, fitted.weighted_learners, fitted.networks.sets)
     labels = resolve_labels(data, predictions, allowed).label
     trust = estimate_trust(data, labels)
+    trust_in_learners = 1.0
     if learned_nothing(evaluated):
+        trust_in_learners = MIN_TRUST
         trust = trust._replace(in_labels=MIN_TRUST)
     resolved = resolve_labels(data, predictions, allowed, trust.in_labels, trust.independence)
 
     # The model for new rows, and the records of the fit.
-    calibration = calibrate(evaluated, accuracy)
+    calibration = calibrate(evaluated.trusted(trust_in_learners), accuracy)
     without_learners = Model(data.classes, data.encoding, members=(), calibration=calibration)
     model = without_learners.with_fitted(fitted.learners, fitted.weights)
     weighted_model = model.without_zero_weights()
@@ -101,7 +103,7 @@ def fit_ensemble(data: Dataset, context: Context, evaluation_gold: IntArray) -> 
     if data.are_pictures:
         rule = "size and device"
     return FitResult(
-        model=weighted_model.on_cpu(),
+        model=weighted_model.trusted(trust_in_learners).on_cpu(),
         purified=describe_rows(data, fitted.weighted_learners, resolved, fitted.representation, context.resources),
         training=training_record(trained_networks(fitted.weighted_learners)),
         tried=[*fitted.kernels.tried, *learner_rows(model.learners)],

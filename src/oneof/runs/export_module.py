@@ -194,6 +194,7 @@ class ExportModule(nn.Module):
             else:
                 self.others.append(_kernel_predictor(cast(KernelEnsemble, learner)))
         self.shares = model.weights
+        self.chance = model.chance
         self.register_buffer("fills", torch.tensor(encoding.fills))
         self.gaps = [encoding.numbers.index(name) for name in encoding.gaps]
         self.components = encoding.components is not None
@@ -236,7 +237,7 @@ class ExportModule(nn.Module):
         weighted = []
         for share, learner_probabilities in zip(self.shares, probabilities, strict=True):
             weighted.append(share * learner_probabilities)
-        return torch.stack(weighted).sum(0)
+        return torch.stack(weighted).sum(0) + self.chance
 
 
 def codes(encoding: Encoding, words: NDArray[Any]) -> NDArray[np.int64]:
