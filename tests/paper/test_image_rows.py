@@ -524,7 +524,8 @@ def test_the_schedule_that_is_reported_is_the_one_that_held_out_sets_prefer():
 
 
 def test_every_system_of_table_1_trains_with_its_own_loss_and_settings():
-    losses = {run.system: type(run.method).__name__ for run in plans.saturated() if run.purify is None}
+    planned = [*plans.saturated(), *plans.clpl()]
+    losses = {run.system: type(run.method).__name__ for run in planned if run.purify is None}
     assert losses == {
         "PRODEN": "Proden", "RC": "RC", "CC": "CC", "LWS": "LWS", "CAVL": "CAVL", "CLPL": "CLPL", "CLPL (softmax)": "CLPLSoftmax",
         "RCR": "RCR", "PiCO": "PiCO", "VALEN": "Valen",
