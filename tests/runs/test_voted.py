@@ -12,8 +12,10 @@ import pandas as pd
 import pytest
 
 from oneof.cli import main
+from oneof.data.roles import ColumnRoles
 from oneof.estimator.classifier import PartialLabelClassifier
 from oneof.runs.folder import Run
+from oneof.runs.read_dataset import read_table_with_votes
 from oneof.votes.read import VotesFile, read_votes, table_layout
 from oneof_paper.synthetic import mixture
 
@@ -226,3 +228,13 @@ def test_the_same_run_is_opened_and_other_votes_are_another_run(tmp_path, monkey
     for name, words in (("labels.csv", ["clean"]), ("page.html", ["report"])):
         code, said = command(monkeypatch, capsys, *words, run.folder, "--out", tmp_path / name)
         assert code == 0, said
+
+
+def test_the_column_that_names_the_items_of_the_votes_names_those_of_the_table_too(tmp_path):
+    """Both files have the column ticket, which --item names; --on is as it is by default."""
+    (tmp_path / "tickets.csv").write_text("ticket,length\nT1,3\nT2,5\n")
+    (tmp_path / "votes.csv").write_text("ticket,annotator,label\nT2,ann,login\nT1,bob,refund\n")
+    votes_file = VotesFile(str(tmp_path / "votes.csv"), item="ticket", on="item")
+    voted = read_table_with_votes(tmp_path / "tickets.csv", votes_file, ColumnRoles())
+    assert voted.on == "ticket"
+    assert [voted.votes.items[item].as_py() for item in voted.item] == ["T1", "T2"]

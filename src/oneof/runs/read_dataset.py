@@ -1,6 +1,7 @@
 """Make a data set from a table, or from a table and votes on its rows, and collect warnings about it before the fit."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -144,8 +145,7 @@ def read_table_with_votes(file: Path, votes_file: VotesFile, roles: ColumnRoles)
     in_same_file = votes_path.resolve() == file.resolve()
     votes = read_votes(votes_file, report_unused=not in_same_file)
     features = open_table(file)
-    requested = votes_file.on or votes_file.item
-    on: str | None = first_name(requested, ITEM_NAMES, features.names) or requested
+    on: str | None = _id_column(votes_file, features.names)
     not_features = set(roles.ignore)
     if in_same_file:
         layout = table_layout(votes_file)
@@ -163,6 +163,15 @@ def read_table_with_votes(file: Path, votes_file: VotesFile, roles: ColumnRoles)
     not_features -= {"", *roles.non_numeric}  # a column of pictures may also hold the ids of the items
     roles = replace(roles, candidates=CANDIDATES, empty="unlabelled", ignore=tuple(sorted(not_features)))
     return TableWithVotes(source, roles, votes, item, [*votes.remarks, *remarks], ground_truth, on)
+
+
+def _id_column(votes_file: VotesFile, names: Sequence[str]) -> str:
+    """Return the column of a table with these columns that holds the items' ids: the one of --on, or one of a usual name, or that of the votes."""
+    requested = votes_file.on or votes_file.item
+    column = first_name(requested, ITEM_NAMES, names)
+    if column is None and votes_file.item in names:
+        return votes_file.item
+    return column or requested
 
 
 def _ground_truth_by_row(export: VotesFile, votes: Votes, item: NDArray[np.intp]) -> dict[int, str]:
