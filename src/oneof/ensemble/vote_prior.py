@@ -67,8 +67,9 @@ def vote_prior(
     discounted = discount_dependent(votes)
     joint = _fit_joint(visible_features, discounted, visible_items, seed, n_silent=len(item) - len(rows.voted))
     vote_model = _shared_mistakes_model(visible_features, discounted, visible_items, rows.of_item, joint)
+    likelihood = _likelihood(joint, rows)
     evidence = VoteEvidence(
-        likelihood=_likelihood(joint, rows),
+        likelihood=likelihood,
         posterior=np.maximum(rows.spread(joint.votes_alone, joint.fitted.silent_posterior), MIN_PRIOR),
         neighbours=_predictions_of_other_rows(joint, vote_model, rows, learners_repeat_votes=bool(is_read.any())),
         held_out=leave_answers_out(discounted, joint.fitted, rows.of_item, seed),
@@ -82,7 +83,7 @@ def vote_prior(
     if joint.choice.features:
         scaling = joint.choice.features.split(",")[0]
     return VotePrior(
-        candidates=_candidates(votes, evidence.likelihood, rows),
+        candidates=_candidates(votes, likelihood, rows),
         prior=_training_prior(joint, rows),
         evidence=evidence,
         joint=joint,
