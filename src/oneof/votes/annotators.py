@@ -20,7 +20,7 @@ from scipy.special import softmax
 from oneof.votes.ballots import Floats, Integers, Votes, check_memory
 from oneof.votes.dawid_skene import shares, vote_matrices
 
-SHARE = 0.1  # smoothing of the vote shares that EM starts from: pseudo-votes for every label
+START_SMOOTHING = 0.1  # pseudo-votes for every label in the vote shares that EM starts from
 # How far many votes on an item err together. Of seven sets of real votes (people on songs, tweets, sentences and pictures; two juries of language
 # models) the labels' probabilities are right in the mean if 2, 3, 5, 8 and 12 votes count as about 1.4, 1.5, 1.9, 2.1 and 2.4 independent ones.
 CORRELATION = 0.4
@@ -235,7 +235,7 @@ def fit_annotators(votes: Votes, model: Annotators = Annotators(), n_silent: int
     speakers = _find_speakers(label_counts, by_annotator, model, n_silent)
     n_votes = by_annotator @ speakers.is_counted.astype(np.float64)
 
-    posterior = shares(votes, SHARE)
+    posterior = shares(votes, START_SMOOTHING)
     silent_posterior = posterior.mean(0)
     speaking = np.full((a, c), 0.5)
     n_rounds = 0

@@ -29,9 +29,8 @@ MAX_ONE_LABEL_SHARE = 0.1
 # tried: they would explain which second choices follow a first one, rather than the true labels.
 MAX_SPREAD = 0.25
 MIN_ANNOTATORS = 3  # with fewer, votes do not show which annotator errs more
-HELPFUL = (
-    1.0  # standard errors by which features, or the majority, must predict held-out votes better than what they replace
-)
+# Standard errors by which features, or the majority, must predict held-out votes better than what they replace.
+MIN_STANDARD_ERRORS = 1.0
 MIN_POSTERIOR = 1e-300
 # Weight of the majority where held-out votes do not prefer the selected model to it. Annotators who make the same mistakes predict each other
 # as well as annotators who are right, so that the model which predicts votes best may predict the truth worse.
@@ -114,8 +113,9 @@ def leave_answers_out(votes: Votes, fitted: AnnotatorFit, row: Integers, seed: i
     answer_logs = np.zeros((len(held_out_answers), len(votes.labels)))
     vote_logs = fitted.logs_of_votes(votes.annotator[in_answers], votes.label[in_answers])
     np.add.at(answer_logs, answer_index, weight[in_answers, None] * vote_logs)
-    counted = weight[in_answers] * fitted.is_counted[votes.annotator[in_answers]]
-    answer_weight = np.bincount(answer_index, weights=counted)
+    # The part of an answer in n_i, by which the others are flattened: none of a rule's.
+    weight_in_n = weight[in_answers] * fitted.is_counted[votes.annotator[in_answers]]
+    answer_weight = np.bincount(answer_index, weights=weight_in_n)
 
     item = votes.item[held_out]
     own_answer = np.searchsorted(held_out_answers, answer[held_out])
@@ -208,13 +208,13 @@ def choose(
     best = max(scores, key=lambda choice: scores[choice])
     if best.model == MAJORITY and len(scores) > 1:
         runner_up = max(scores, key=lambda choice: (choice != best, scores[choice]))
-        scores[best] -= HELPFUL * _standard_error(gains_of_votes[best] - gains_of_votes[runner_up])
+        scores[best] -= MIN_STANDARD_ERRORS * _standard_error(gains_of_votes[best] - gains_of_votes[runner_up])
         best = max(scores, key=lambda choice: scores[choice])
     with_features = _choices_with_features(best.model, predictions)
     if with_features:
         by_fold = [_gains(train, held_out, predictions, with_features, n_silent) for train, held_out in vote_folds]
         for choice, gains in zip(with_features, np.concatenate(by_fold, axis=1), strict=True):
-            scores[choice] = float(gains.mean()) - HELPFUL * _standard_error(gains - gains_of_votes[best])
+            scores[choice] = float(gains.mean()) - MIN_STANDARD_ERRORS * _standard_error(gains - gains_of_votes[best])
     best_first = sorted(scores.items(), key=lambda choice_and_score: -choice_and_score[1])
     return dict(best_first)
 
@@ -269,8 +269,9 @@ def join(
 
         T_ij  proportional to   L_ij exp(inverse_temperature g_ij),         and the posterior of the votes where features do not help
 
-    L is the likelihood of the item's votes, flattened by the correlation rho that they show (`oneof.votes.independence`), g the scores that `predictions` compute for the row from the likelihoods of others: class
-    frequencies among their weights would be counted twice. L and the posterior of the votes are means over three models (`model_weights`).
+    L is the likelihood of the item's votes, flattened by the correlation rho that they show (`oneof.votes.independence`), and g the scores that
+    `predictions` compute for the item from the likelihoods of others: class frequencies among their weights would be counted twice. L and the
+    posterior of the votes are means over three models (`model_weights`).
     Feeding T back to the predictions was tried and is not done: errors then confirm themselves.
 
     Parameters

@@ -1,6 +1,6 @@
 """Flatten votes in JSON objects: nested votes, distributions over labels, and exports of Argilla, Prodigy and distilabel.
 
-Every form becomes a list of `Answer`: what one annotator said about one item, as labels with weights.
+Every form becomes a list of `Answer`: the labels that one annotator gave one item, with weights.
 """
 
 import json
@@ -29,21 +29,14 @@ LABEL_NAMES = (
 )  # fmt: skip
 RANKING_NAMES = ("ranking", "ranked")  # of lists whose first label counts most
 VOTES_NAMES = ("votes", "answers", "annotations", "judgments", "responses")
-TEXT_NAMES = (
-    "text",
-    "instruction",
-    "input",
-    "prompt",
-    "question",
-    "sentence",
-    "message",
-)  # identify an item where no id does
+# Texts, which identify an item where no id does.
+TEXT_NAMES = ("text", "instruction", "input", "prompt", "question", "sentence", "message")
 # Columns of distilabel's models and answers: of single rows, and as `GroupColumns` names them by default, in older versions and in its examples.
 MODEL_NAMES = ("model_name", "model_names", "grouped_model_name", "merged_model_name", "generation_models")
 GENERATION_NAMES = (
     *LABEL_NAMES, "generations", "grouped_labels", "grouped_generation", "merged_labels", "merged_generation",
 )  # fmt: skip
-UNCLASSIFIED = "unclassified"  # what distilabel's text classification answers where no label applies
+UNCLASSIFIED = "unclassified"  # the answer of distilabel's text classification where no label applies
 MIN_PROBABILITY = 0.05  # of a label in a distribution, relative to the most probable one: others are not votes
 _PROBABILITY_NAMES = ("probability", "prob", "score", "confidence", "logprob")
 
@@ -59,7 +52,7 @@ class Keys(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What one annotator said about one item."""
+    """The labels that one annotator gave one item."""
 
     item: Any
     annotator: str
@@ -433,7 +426,7 @@ def flatten_prodigy(records: Placed, keys: Keys) -> Flattened:
 
 
 class _Decisions(NamedTuple):
-    """What one annotator of Prodigy decided about the labels of one item, each a task of its own."""
+    """The labels of one item that one annotator of Prodigy accepted and rejected, each in a task of its own."""
 
     item: Any
     place: str
