@@ -128,8 +128,8 @@ def _columns_left_out(x: NDArray[Any], votes: Votes, item: Integers) -> NDArray[
 
 def _likelihood(joint: Joint, rows: _Rows) -> Floats:
     """Return the likelihood of the votes on each row under each label [n, c]; the largest of a row is 1."""
-    silence = joint.fitted.silence
-    return np.maximum(rows.spread(joint.likelihood, np.exp(silence - silence.max())), MIN_PRIOR)
+    abstention = joint.fitted.abstention
+    return np.maximum(rows.spread(joint.likelihood, np.exp(abstention - abstention.max())), MIN_PRIOR)
 
 
 def _candidates(votes: Votes, likelihood: Floats, rows: _Rows) -> NDArray[np.bool_]:
@@ -192,7 +192,7 @@ def _shared_mistakes_model(
     # EM starts where each label is what most people call so: from confusions by votes alone, a habit of most annotators may pass for the truth.
     start = joint.majority * predictions[-1]
     start /= start.sum(1, keepdims=True)
-    by_people = votes.only(~fitted.confusions.is_speaker[votes.annotator])
+    by_people = votes.only(~fitted.confusions.is_rule[votes.annotator])
     return SharedMistakesModel(
         votes=by_people,
         row=row_of_item,

@@ -120,7 +120,7 @@ def leave_answers_out(votes: Votes, fitted: AnnotatorFit, row: Integers, seed: i
     item = votes.item[held_out]
     own_answer = np.searchsorted(held_out_answers, answer[held_out])
     exponent = vote_exponent(fitted.n_votes[item] - answer_weight[own_answer], fitted.correlation)
-    others = exponent * (fitted.vote_logs[item] - answer_logs[own_answer]) + fitted.silence
+    others = exponent * (fitted.vote_logs[item] - answer_logs[own_answer]) + fitted.abstention
     log_prior = exponent * np.log(fitted.frequencies)
     probabilities = fitted.confusions.of(votes.annotator[held_out], votes.label[held_out])
     return HeldOutVotes(row[item], others, log_prior, probabilities, weight[held_out])
@@ -429,7 +429,7 @@ def _gains(train: Votes, held_out: Votes, predictions: Predictions, choices: Seq
 
     The second term removes what is gained by assigning all items to one class, or by modelling a habit. That an annotator who always
     gives l gives l again is not informative; the choice of the items is. Votes that share an answer count in proportion.
-    A rule whose vote is held out was not silent, so its silence is taken out of T.
+    A rule whose vote is held out did not abstain, so its abstention is taken out of T.
     """
     fitted = fit_annotators(train, replace(choices[0].model, tolerance=TOLERANCE), n_silent)
     vote_probabilities = fitted.confusions.of(held_out.annotator, held_out.label)  # [h, c]
@@ -438,10 +438,10 @@ def _gains(train: Votes, held_out: Votes, predictions: Predictions, choices: Seq
     for name in {choice.features for choice in choices}:
         if name is not None:
             feature_scores[name] = predictions[name](softmax(fitted.likelihood, axis=1))[items]
-    unsilenced = _silence_of_held_out(held_out, fitted)[items]
+    held_out_abstention = _abstention_of_held_out(held_out, fitted)[items]
     fitted = fitted._replace(
-        likelihood=fitted.likelihood[items] - unsilenced,
-        posterior=softmax(np.log(np.maximum(fitted.posterior[items], MIN_POSTERIOR)) - unsilenced, axis=1),
+        likelihood=fitted.likelihood[items] - held_out_abstention,
+        posterior=softmax(np.log(np.maximum(fitted.posterior[items], MIN_POSTERIOR)) - held_out_abstention, axis=1),
     )
     weight = held_out.share / held_out.share.mean()
     gains = []
@@ -453,11 +453,11 @@ def _gains(train: Votes, held_out: Votes, predictions: Predictions, choices: Seq
     return np.array(gains)
 
 
-def _silence_of_held_out(held_out: Votes, fitted: AnnotatorFit) -> Floats:
-    """Return what the silence of annotators whose votes are held out added to the log-likelihood of each item [n, c]."""
+def _abstention_of_held_out(held_out: Votes, fitted: AnnotatorFit) -> Floats:
+    """Return what the abstention of rules whose votes are held out added to the log-likelihood of each item [n, c]."""
     logs = np.zeros((len(held_out.items), len(held_out.labels)))
-    if fitted.silence.any():
-        by_speaker = np.flatnonzero(fitted.confusions.is_speaker[held_out.annotator])
-        rates = fitted.confusions.speaking[held_out.annotator[by_speaker]]
-        np.add.at(logs, held_out.item[by_speaker], held_out.share[by_speaker, None] * np.log1p(-rates))
+    if fitted.abstention.any():
+        by_rule = np.flatnonzero(fitted.confusions.is_rule[held_out.annotator])
+        rates = fitted.confusions.vote_rates[held_out.annotator[by_rule]]
+        np.add.at(logs, held_out.item[by_rule], held_out.share[by_rule, None] * np.log1p(-rates))
     return logs
