@@ -325,19 +325,19 @@ class _Rules(NamedTuple):
     """The annotators who only ever give one label."""
 
     is_rule: NDArray[np.bool_]  # [a]
-    abstention_counts: bool  # whether it is evidence that they abstain on an item
+    abstention_is_evidence: bool  # else their abstention is ignored
 
     @property
     def is_counted(self) -> NDArray[np.bool_]:
         """Return whose votes are counted in n_i [a]: not those of rules, whose errors are their own."""
-        if not self.abstention_counts:
+        if not self.abstention_is_evidence:
             return np.ones_like(self.is_rule)
         return ~self.is_rule
 
     def logs(self, vote_rates: Floats) -> tuple[Floats, Floats]:
         """Return the logs by which their votes count [a, c], and those of their abstention on an item [c], from f_a(j) [a, c]."""
         rule_vote_logs = np.log(vote_rates)
-        if not self.abstention_counts:
+        if not self.abstention_is_evidence:
             return rule_vote_logs, np.zeros(vote_rates.shape[1])
         abstention_logs = np.log1p(-vote_rates)
         return rule_vote_logs - abstention_logs, abstention_logs[self.is_rule].sum(0)
@@ -348,8 +348,8 @@ def _find_rules(label_counts: Floats, by_annotator: Any, model: Annotators, n_si
     is_rule = np.logical_and((label_counts > 0).sum(1) == 1, model.has_own_confusions)
     share_of_votes = label_counts[is_rule].sum() / label_counts.sum()
     cast_most_votes = share_of_votes > 0.5 + _ROUNDING  # else they are people who voted little
-    abstention_counts = cast_most_votes and _is_abstention_informative(by_annotator, is_rule, n_silent)
-    return _Rules(is_rule, bool(abstention_counts))
+    abstention_is_evidence = cast_most_votes and _is_abstention_informative(by_annotator, is_rule, n_silent)
+    return _Rules(is_rule, bool(abstention_is_evidence))
 
 
 def _is_abstention_informative(by_annotator: Any, is_rule: NDArray[np.bool_], n_silent: int) -> bool:
