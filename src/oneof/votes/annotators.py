@@ -17,7 +17,7 @@ from scipy.optimize import brentq
 from scipy.sparse import csr_array
 from scipy.special import softmax
 
-from oneof.votes.ballots import Floats, Integers, Votes, check_memory
+from oneof.votes.ballots import Floats, Integers, Votes, check_table_memory
 from oneof.votes.dawid_skene import shares, vote_matrices
 
 START_SMOOTHING = 0.1  # pseudo-votes for every label in the vote shares that EM starts from
@@ -229,7 +229,7 @@ def fit_annotators(votes: Votes, model: Annotators = Annotators(), n_silent: int
     a = len(votes.annotators)
     c = len(votes.labels)
     by_pair, by_annotator, pair = vote_matrices(votes)
-    check_memory(votes, 8 * c * (4 * n + 2 * len(pair) + 7 * a))
+    check_table_memory(votes, 8 * c * (4 * n + 2 * len(pair) + 7 * a))
 
     label_counts = np.zeros((a, c))  # weight of an annotator's votes for each label
     np.add.at(label_counts, (votes.annotator, votes.label), votes.share)

@@ -192,7 +192,7 @@ def tally(votes: Votes) -> Tally:
     return Tally(item, label, count, count >= max_count[item] - ROUNDING)
 
 
-def check_memory(votes: Votes, needed: int) -> None:
+def check_table_memory(votes: Votes, needed: int) -> None:
     """Raise ValueError if dense tables of `needed` bytes do not fit in memory, before they are allocated."""
     free = available_memory()
     if needed > free:

@@ -16,7 +16,7 @@ import pyarrow as pa
 from oneof.data.files.source import is_number
 from oneof.storage.printable import shortened
 from oneof.votes.ballots import Answers, Votes, collect
-from oneof.votes.final_answer import parse_json
+from oneof.votes.final_answer import try_parse_json
 from oneof.votes.spelling import Spelling
 
 ITEM_NAMES = ("item", "id", "item_id", "example_id", "sample_id", "task_id", "question_id", "uid", "idx", "index")
@@ -155,7 +155,7 @@ def parse_answer(value: Any, keys: Keys, where: str) -> list[tuple[str, float]]:
 
 def parsed_text(text: str, separator: str | None) -> Any:
     """Return the answer that a text holds in JSON; else the text, or its parts if there is a separator."""
-    value = parse_json(text)
+    value = try_parse_json(text)
     if value is not None:
         try:
             parse_answer(value, Keys("", "", ""), "")

@@ -39,7 +39,7 @@ from oneof.votes.free_text import (
     meaning_of,
     numbered_classes,
 )
-from oneof.votes.tables import load, load_json, without_decimals
+from oneof.votes.tables import load_columns, load_json, without_decimals
 
 Integers = NDArray[np.intp]
 
@@ -503,7 +503,7 @@ def read_taxonomy(path: str | Path) -> Taxonomy:
 def _read_pairs(path: Path, key: str, value: str) -> Iterable[tuple[str, str]]:
     """Return two columns of a table, or the members of a JSON object, as pairs."""
     if path.suffix.lower() != ".json":
-        table = load(path, [key], [value])
+        table = load_columns(path, [key], [value])
         keys = table.strings(key).to_pylist()
         values = table.strings(value).fill_null("").to_pylist()
         return zip(keys, values, strict=True)
