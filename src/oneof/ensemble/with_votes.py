@@ -16,7 +16,7 @@ from oneof.learners.config import EnsembleConfig
 from oneof.metrics import wilson
 from oneof.votes.agreement import alpha, annotator_agreement
 from oneof.votes.annotators import mistakes
-from oneof.votes.attach import counted
+from oneof.votes.attach import count_votes_by_row
 from oneof.votes.ballots import Votes
 
 _MAX_CONFUSIONS = 100  # annotators whose most frequent confusion is described, those with the most votes first
@@ -65,7 +65,7 @@ def dataset_with_votes(
         observed=observed,
         prior=scatter_columns(fitted.prior, columns, c, UNNAMED_PRIOR),
         votes=fitted.evidence.with_classes(columns, c),
-        ballots=counted(votes, item),
+        ballots=count_votes_by_row(votes, item),
     )
     config = config_for_votes(
         config, fitted, on_pictures=data.are_pictures, has_embeddings=data.encoding.has_embeddings
