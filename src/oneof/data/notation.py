@@ -150,12 +150,13 @@ def decide_notation(column: str, profile: NotationProfile) -> DecidedNotation | 
 
 
 def _describe_number(form: str, counts: Counter[str], units: Mapping[str, float]) -> str:
-    shown = sorted(unit for unit in counts if unit)
+    """Return the reason for reading a column as numbers: their units, whose cells are `counts`, and the decimal separator."""
+    named_units = sorted(unit for unit in counts if unit)
     reason = "numbers written as text"
-    if len(shown) == 1:
-        reason = f"numbers with {shown[0]!r}"
-    elif shown:
-        reason = f"numbers with {', '.join(map(repr, shown))}, converted"
+    if len(named_units) == 1:
+        reason = f"numbers with {named_units[0]!r}"
+    elif named_units:
+        reason = f"numbers with {', '.join(map(repr, named_units))}, converted"
         main = counts.most_common(1)[0][0]
         if units.get(main) == 1 and main:
             reason += f" to {main!r}"
@@ -165,6 +166,7 @@ def _describe_number(form: str, counts: Counter[str], units: Mapping[str, float]
 
 
 def _describe_gaps(profile: NotationProfile, n_strays: int) -> list[str]:
+    """Return what cells are read as gaps, in parts of a sentence."""
     parts = []
     if profile.gaps:
         parts.append(f"{profile.gaps:,} {plural('cell', profile.gaps)} written as a gap")
@@ -243,7 +245,7 @@ def _read_values(notation: Notation, values: pa.Array, where: str, first_row: in
             row = first_row + pa.compute.index(coded.indices, pa.scalar(code, coded.indices.type)).as_py()
             raise ValueError(
                 f"cells must be written as in training, {describe(notation)}; {where}, row {row} is {text[:60]!r}. "
-                "Mend the cell."
+                "Correct the cell."
             )
         parsed.append(value)
     numbers = pa.array(parsed, pa.float64(), from_pandas=True)
@@ -269,7 +271,7 @@ def parse_cell(notation: Notation, text: str) -> float | None:
 
 
 def describe(notation: Notation) -> str:
-    """Say in a few words how a column is written."""
+    """Describe how a column is written, in a few words."""
     if notation.form in DATE_ORDERS:
         return f"dates as {DATE_ORDERS[notation.form]}"
     if notation.form == "time":

@@ -8,8 +8,8 @@ shared mistakes and the power of the predictions are estimated together, by the 
     P(true label j of item i)  ~  q_ij^b L_ij
     L_ij = (1 - h) prod_a pi_a(j -> l_ia)  +  h sum_m C(j -> m) prod_a [s 1(l_ia = m) + (1 - s) pi_a(j -> l_ia)]
 
-q are the predictions, b is their power, pi_a the confusion matrix of annotator a, and l_ia the annotator's vote. An item is misleading with probability h: it
-then looks like the label m to everybody, and each annotator is fooled with probability s.
+q are the predictions, b is their power, pi_a the confusion matrix of annotator a, and l_ia the annotator's vote. An item is misleading with
+probability h: it then looks like the label m to everybody, and each annotator is fooled with probability s.
 
 EM computes L relative to its first term, in which nobody is fooled:
 
@@ -171,6 +171,7 @@ class _Matrices(NamedTuple):
 
 
 def _matrices_of(votes: Votes) -> _Matrices:
+    """Build the sparse matrices of votes."""
     n = len(votes.items)
     c = len(votes.labels)
     by_pair, _, pair = vote_matrices(votes)

@@ -215,7 +215,7 @@ def _encode(
         low, high = pc.min_max(weights).as_py().values()
         if low is not None and not 0 <= low <= high <= 1:
             raise ValueError(
-                f"column {names[3]!r} must hold confidences from 0 to 1; {file}, from row {first_row} on, has others. Mend the file."
+                f"column {names[3]!r} must hold confidences from 0 to 1; {file}, from row {first_row} on, has others. Correct the file."
             )
         encoded["confidence"] = weights
     return pa.table(encoded)
