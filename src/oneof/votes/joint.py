@@ -164,7 +164,7 @@ class Joint(NamedTuple):
     feature_probabilities: Floats | None  # [n, c] probabilities from the features alone, where they help
     fitted: AnnotatorFit
     choice: Choice
-    annotators: Annotators  # the best model but SHARED, to be fitted together with shared mistakes
+    annotators: Annotators  # the best model other than SHARED, to be fitted together with shared mistakes
     majority: Floats  # [n, c] posterior by MAJORITY
     tried: list[dict[str, Any]]  # all settings with their scores, best first
 
@@ -307,44 +307,57 @@ def join(
     without_scores = Choice(MAJORITY, None, 0.0)  # where no vote can be held out
     choice = next(iter(scores), without_scores)
     fitted = fit_annotators(votes, choice.model, n_silent)
-    correlation = correlation_of_errors(votes, fitted)
-    fitted = fitted.with_correlation(correlation)
-    votes_alone = np.zeros_like(fitted.posterior)
-    majority = fitted.posterior
-    likelihood = np.zeros_like(fitted.likelihood)
-    for model, weight in model_weights(scores, choice.model).items():
-        model_fit = fitted
-        if model != choice.model:
-            model_fit = fit_annotators(votes, model, n_silent).with_correlation(correlation)
-        votes_alone += weight * model_fit.posterior
-        if model == MAJORITY:
-            majority = model_fit.posterior
-        likelihood += weight * softmax(model_fit.likelihood, axis=1)
-    likelihood /= likelihood.max(1, keepdims=True)
+    fitted = fitted.with_correlation(correlation_of_errors(votes, fitted))
+    average = _average_models(votes, model_weights(scores, choice.model), choice.model, fitted, n_silent)
 
-    posterior = votes_alone
+    posterior = average.posterior
     feature_probabilities = None
     if choice.features is not None:
         feature_scores = predictions[choice.features](softmax(fitted.likelihood, axis=1))
         feature_probabilities = softmax(choice.inverse_temperature * feature_scores, axis=1)
-        with_features = likelihood * feature_probabilities
+        with_features = average.likelihood * feature_probabilities
         with_features /= with_features.sum(1, keepdims=True)
-        posterior = np.where(np.isnan(feature_scores), votes_alone, with_features)
-    prior = likelihood**_TRAINING_POWER
-    prior /= prior.sum(1, keepdims=True)
+        posterior = np.where(np.isnan(feature_scores), average.posterior, with_features)
+    flattened = average.likelihood**_TRAINING_POWER
     tried = [_describe(tried_choice, score) for tried_choice, score in scores.items()]
     return Joint(
         posterior=posterior,
-        votes_alone=votes_alone,
-        likelihood=likelihood,
-        prior=prior,
+        votes_alone=average.posterior,
+        likelihood=average.likelihood,
+        prior=flattened / flattened.sum(1, keepdims=True),
         feature_probabilities=feature_probabilities,
         fitted=fitted,
         choice=choice,
-        annotators=_best_but_shared(scores, choice.model),
-        majority=majority,
+        annotators=_best_other_than_shared(scores, choice.model),
+        majority=average.majority,
         tried=tried,
     )
+
+
+class _ModelAverage(NamedTuple):
+    """Weighted means over the models of annotators, and the posterior of the majority alone."""
+
+    posterior: Floats  # [n, c]
+    likelihood: Floats  # [n, c] of an item's votes under each label, the largest is 1
+    majority: Floats  # [n, c] posterior by MAJORITY
+
+
+def _average_models(
+    votes: Votes, weights: Mapping[Annotators, float], chosen: Annotators, fitted: AnnotatorFit, n_silent: int
+) -> _ModelAverage:
+    """Fit the models that have a weight, of which the chosen one is fitted already, and average them."""
+    posterior = np.zeros_like(fitted.posterior)
+    likelihood = np.zeros_like(fitted.likelihood)
+    majority = fitted.posterior
+    for model, weight in weights.items():
+        model_fit = fitted
+        if model != chosen:
+            model_fit = fit_annotators(votes, model, n_silent).with_correlation(fitted.correlation)
+        posterior += weight * model_fit.posterior
+        likelihood += weight * softmax(model_fit.likelihood, axis=1)
+        if model == MAJORITY:
+            majority = model_fit.posterior
+    return _ModelAverage(posterior, likelihood / likelihood.max(1, keepdims=True), majority)
 
 
 def model_weights(scores: Mapping[Choice, float], chosen: Annotators) -> dict[Annotators, float]:
@@ -377,14 +390,16 @@ def model_weights(scores: Mapping[Choice, float], chosen: Annotators) -> dict[An
     majority_score = of_model.get(MAJORITY, 0.0)
     weights = {MAJORITY: _MAJORITY_WEIGHT * (1 - min(_advantage(best_score, majority_score), _MAX_ADVANTAGE))}
     if ONE_COIN in of_model:
-        alike = max(of_model[ONE_COIN], of_model.get(SHARED, -np.inf))
-        weights[ONE_COIN] = _ONE_COIN_WEIGHT * (1 - _advantage(best_score, alike))
+        alike_score = max(
+            of_model[ONE_COIN], of_model.get(SHARED, -np.inf)
+        )  # models without confusions of one annotator
+        weights[ONE_COIN] = _ONE_COIN_WEIGHT * (1 - _advantage(best_score, alike_score))
     weights[chosen] = weights.get(chosen, 0.0) + 1 - sum(weights.values())
     return weights
 
 
-def _best_but_shared(scores: Mapping[Choice, float], chosen: Annotators) -> Annotators:
-    """Return the best model but SHARED, or the chosen one where no other was compared."""
+def _best_other_than_shared(scores: Mapping[Choice, float], chosen: Annotators) -> Annotators:
+    """Return the best model other than SHARED, or the chosen one where no other was compared."""
     for choice in scores:
         if choice.features is None and choice.model != SHARED:
             return choice.model
