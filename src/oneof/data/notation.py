@@ -14,7 +14,7 @@ import pyarrow.compute
 
 from oneof.data.files.source import Chunk, TableSource, as_doubles, days, is_gap, is_text
 from oneof.data.roles import Kind, Notation
-from oneof.data.written import DATE_ORDERS, days_of_date, hours_of_time, split_number
+from oneof.data.written import DATE_ORDERS, WrittenNumber, days_of_date, hours_of_time, split_number
 from oneof.storage.printable import plural
 
 _MIN_VALUES = 10  # different numbers or dates; fewer are left as the values of a category
@@ -69,29 +69,23 @@ class NotationProfile:
         if is_gap(text):
             self.gaps += count
             return
+        self.has_slashes |= "/" in text
         written = split_number(text)
-        unit = ""
-        forms: list[str] = []
-        if written is not None:
-            unit = written.unit
-            forms = [decimal for decimal in (".", ",") if written.value(decimal) is not None]
-        if forms:
-            if len(self.units) <= _MAX_UNITS or unit in self.units:
-                self.units[unit] += count
+        decimals = _decimals_of(written)
+        if written is not None and decimals:
+            if len(self.units) <= _MAX_UNITS or written.unit in self.units:
+                self.units[written.unit] += count
             self.has_fractions |= "." in text or "," in text
-        elif hours_of_time(text) is not None:
-            forms = ["time"]
-        else:
-            forms = [order for order in DATE_ORDERS if days_of_date(text, order) is not None]
+        forms = decimals or _forms_of_time(text)
+        if not forms:
+            if len(self.strays) <= _MAX_STRAYS:
+                self.strays[text] = count
+            return
         for form in forms:
             self.forms[form] += count
-        if not forms and len(self.strays) <= _MAX_STRAYS:
-            self.strays[text] = count
-        if forms:
-            self.n_distinct += 1
-            if len(self.values) < _MIN_VALUES:
-                self.values.add(text)
-        self.has_slashes |= "/" in text
+        self.n_distinct += 1
+        if len(self.values) < _MIN_VALUES:
+            self.values.add(text)
 
     @property
     def n_known(self) -> int:
@@ -112,6 +106,20 @@ class NotationProfile:
             return False
         is_known = any(units[0] in quantity for quantity in _QUANTITIES)
         return not is_known and self.n_distinct >= self.n_known
+
+
+def _decimals_of(written: WrittenNumber | None) -> list[str]:
+    """Return the decimal separators that a number may have; none if it is no number."""
+    if written is None:
+        return []
+    return [decimal for decimal in (".", ",") if written.value(decimal) is not None]
+
+
+def _forms_of_time(text: str) -> list[str]:
+    """Return ["time"] for a time of day, the possible orders of the parts of a date, or nothing for other texts."""
+    if hours_of_time(text) is not None:
+        return ["time"]
+    return [order for order in DATE_ORDERS if days_of_date(text, order) is not None]
 
 
 class DecidedNotation(NamedTuple):
