@@ -161,8 +161,8 @@ def describe_share(share: float) -> list[str]:
         return []
     return [
         f"the features explain {_percent(share)} of which wrong labels are in the sets: the mistakes in the sets seem to depend on the features, "
-        "and the labels may repeat them. Their probabilities are lowered. To measure the accuracy of the labels, label a random sample, such as sample.csv of a run; "
-        "single votes (--votes) would tell more than sets."
+        "and the labels may repeat them. Their probabilities are lowered. To measure the accuracy of the labels, label a random sample, "
+        "such as sample.csv of a run; single votes (--votes) would tell more than sets."
     ]
 
 

@@ -58,7 +58,8 @@ def vote_prior(
 ) -> VotePrior:
     """Compute the prior of rows x [n, d], whose items among those of the votes are `item` [n], -1 where nobody voted.
 
-    Where `observed` [n] is False, a row shows nothing, and votes alone decide. Columns that rules read are left out, unless there are no others.
+    Where `observed` [n] is False, a row has no features to learn from, and votes alone decide. Columns that rules read are left out, unless
+    there are no others.
     """
     rows = _Rows.of(item, len(votes.items), observed)
     is_read = _columns_left_out(x[rows.visible], votes, item[rows.visible])
@@ -96,12 +97,12 @@ class _Rows(NamedTuple):
 
     item: Integers  # [n] item of each row, -1 where nobody voted
     voted: Integers  # rows with votes
-    visible: Integers  # those of them that show something to learn from
+    visible: Integers  # those of them that have features to learn from
     of_item: Integers  # [items] row of each item, -1 for none
 
     @classmethod
     def of(cls, item: Integers, n_items: int, observed: NDArray[np.bool_] | None) -> "_Rows":
-        """Return the rows of these items [n]; where `observed` [n] is False, a row shows nothing."""
+        """Return the rows of these items [n]; where `observed` [n] is False, a row has no features to learn from."""
         voted = np.flatnonzero(item >= 0)
         visible = voted
         if observed is not None:
@@ -182,14 +183,15 @@ def _shared_mistakes_model(
         predictions.append(np.where(np.isnan(joint.feature_probabilities), uniform, joint.feature_probabilities))
     rows = np.arange(len(x))[:MAX_REGRESSION_ROWS]
     regression = leave_one_out_ridge(x[rows])
-    targets = softmax(fitted.likelihood[item[rows]], axis=1)
+    likelihood = softmax(fitted.likelihood[item[rows]], axis=1)
     vote_shares = shares(votes, 0.0)[item[rows]]
-    for of_rows in (targets, vote_shares):
+    for row_targets in (likelihood, vote_shares):
         for ridge in LINEAR_RIDGES:
             probabilities = uniform.copy()
-            probabilities[item[rows]] = softmax(LINEAR_INVERSE_TEMPERATURE * regression(ridge, of_rows), axis=1)
+            probabilities[item[rows]] = softmax(LINEAR_INVERSE_TEMPERATURE * regression(ridge, row_targets), axis=1)
             predictions.append(probabilities)
-    # EM starts where each label is what most people call so: from confusions by votes alone, a habit of most annotators may pass for the truth.
+    # EM starts from the majority, so that each label is what most people call so: from confusions by votes alone, a habit of most annotators
+    # may pass for the truth.
     start = joint.majority * predictions[-1]
     start /= start.sum(1, keepdims=True)
     by_people = votes.only(~fitted.confusions.is_rule[votes.annotator])
