@@ -71,7 +71,10 @@ def test_a_fit_is_not_sure_of_mistakes_that_features_show(caplog):
     assert misled.label_probability_.mean() < right + 0.05
     assert sure.label_probability_.mean() > 0.5
     assert (misled.label_probability_ >= 1 / 3).all()
-    assert caplog.text.count("their probabilities are lowered".capitalize()) == 1
+    assert caplog.text.count("Their probabilities are lowered") == 1
+    _, new_rows, *_ = blurred_classes(3)
+    assert misled.predict_proba(new_rows).max(1).mean() <= misled.label_probability_.mean() + 0.03
+    assert sure.predict_proba(new_rows).max(1).mean() > 0.5
 
 
 def gaussian_classes(seed=0):

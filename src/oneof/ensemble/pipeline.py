@@ -36,7 +36,7 @@ from oneof.ensemble.learner_stages import (
     make_soft_labels,
 )
 from oneof.ensemble.model import Model, represent_rows
-from oneof.ensemble.predictable_sets import MIN_TRUST, estimate_trust
+from oneof.ensemble.predictable_sets import MIN_TRUST, estimate_trust, trust_on_new_rows
 from oneof.ensemble.records import FitResult, describe_fit, describe_rows, learner_rows, training_record
 from oneof.ensemble.resolve import allowed_labels, resolve_labels
 from oneof.ensemble.stacking import combine_predictions, weigh_learners
@@ -88,13 +88,18 @@ def fit_ensemble(data: Dataset, context: Context, evaluation_gold: IntArray) -> 
     allowed = allowed_labels(data, fitted.weighted_learners, fitted.networks.sets)
     labels = resolve_labels(data, predictions, allowed).label
     trust = estimate_trust(data, labels)
-    trust_in_learners = 1.0
-    if learned_nothing(evaluated):
-        trust_in_learners = MIN_TRUST
+    nothing_learned = learned_nothing(evaluated)
+    if nothing_learned:
         trust = trust._replace(in_labels=MIN_TRUST)
     resolved = resolve_labels(data, predictions, allowed, trust.in_labels, trust.independence)
 
     # The model for new rows, and the records of the fit.
+    trust_in_learners = 1.0
+    if nothing_learned:
+        trust_in_learners = MIN_TRUST
+    elif not data.has_prior and predictions.held_out.any():
+        held_out = predictions.held_out
+        trust_in_learners = trust_on_new_rows(predictions.mean[held_out], resolved.probability[held_out])
     calibration = calibrate(evaluated.trusted(trust_in_learners), accuracy)
     without_learners = Model(data.classes, data.encoding, members=(), calibration=calibration)
     model = without_learners.with_fitted(fitted.learners, fitted.weights)

@@ -155,6 +155,26 @@ def independence_of_prior(share: float) -> float:
     return 1 - float(np.clip((share - low) / (high - low), 0, 1))
 
 
+def trust_on_new_rows(predicted: FloatArray, label_probability: FloatArray) -> float:
+    """Return how far predictions are believed on new rows, given those [m, c] for held-out rows, and the probabilities [m] of these rows' labels.
+
+    A label that is chosen within a row's set is right at least as often as a prediction without the set. So predictions must not be more
+    confident in the mean than labels are; the rest of the probability is spread evenly over all labels.
+
+    >>> predicted = np.array([[0.9, 0.05, 0.05], [0.1, 0.8, 0.1]])
+    >>> trust_on_new_rows(predicted, np.array([0.95, 0.9]))
+    1.0
+    >>> round(trust_on_new_rows(predicted, np.array([0.5, 0.5])), 2)
+    0.32
+    """
+    by_chance = 1 / predicted.shape[1]
+    confidence = float(predicted.max(1).mean())
+    of_labels = float(label_probability.mean())
+    if confidence <= max(of_labels, by_chance):
+        return 1.0
+    return float(max((of_labels - by_chance) / (confidence - by_chance), MIN_TRUST))
+
+
 def describe_share(share: float) -> list[str]:
     """Return a warning where the share lowers the trust in labels, else nothing."""
     if trust_in_labels(share) == 1:
