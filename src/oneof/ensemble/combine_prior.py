@@ -83,7 +83,19 @@ def combine_prior(
 
     final_prior = _powered(shares, 1 + independence * (prior_power - 1))
     evidence_of_features = (predicted / mean**MEAN_POWER) ** independence
-    return _within(final_prior * evidence_of_features, candidates)
+    combined = _within(final_prior * evidence_of_features, candidates)
+    if independence < 1:
+        combined = _no_surer_than_stated(combined, shares, independence)
+    return combined
+
+
+def _no_surer_than_stated(combined: Floats, stated: Floats, independence: float) -> NDArray[np.float64]:
+    """Return the combined shares [n, c], in the mean no surer than those stated by as much as the learners are no second opinion."""
+    confidence = float(combined.max(1).mean())
+    limit = independence * confidence + (1 - independence) * float(stated.max(1).mean())
+    if confidence <= limit:
+        return np.asarray(combined)
+    return _powered(combined, _power_with_confidence(combined, limit, (PREDICTION_POWERS[0], 1.0)))
 
 
 def _are_helpful(shares: Floats, predicted: Floats, mean: Floats) -> bool:

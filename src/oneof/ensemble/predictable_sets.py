@@ -192,7 +192,8 @@ def describe_share_of_prior(share: float) -> list[str]:
         return []
     return [
         f"the features explain {_percent(share)} of the probabilities that the input gives to wrong labels. They seem to come from a model of "
-        "the same features, so predictions from these are no second opinion, and the labels stay close to the input. "
+        "the same features, so predictions from these are no second opinion: the labels stay close to the input, and their probabilities can be "
+        "believed as far as the input can. "
         "To measure the accuracy of the labels, label a random sample, such as sample.csv of a run."
     ]
 
