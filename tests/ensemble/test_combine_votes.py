@@ -10,7 +10,7 @@ from pyarrow import table
 from oneof.data.dataset import VoteEvidence
 from oneof.ensemble.combine_votes import (
     AGREEMENT_POWERS,
-    NO_HELP,
+    ZERO_POWERS,
     Powers,
     choose_powers,
     combine_votes,
@@ -83,7 +83,7 @@ def test_without_held_out_predictions_nothing_is_chosen() -> None:
     evidence, _ = voted_rows(0)
     logs = np.zeros((N, C))
     assert evidence.held_out is not None
-    assert choose_powers(logs, logs, logs, np.zeros(N, dtype=bool), evidence.held_out) == NO_HELP
+    assert choose_powers(logs, logs, logs, np.zeros(N, dtype=bool), evidence.held_out) == ZERO_POWERS
 
 
 def test_counts_are_no_single_votes() -> None:

@@ -89,14 +89,14 @@ def confusion_loops(
     return pi
 
 
-def silence_is_informative(
-    w: dict[tuple[int, str, str], float], speakers: dict[str, str], n: int, n_silent: int
+def abstention_is_informative(
+    w: dict[tuple[int, str, str], float], rules: dict[str, str], n: int, n_silent: int
 ) -> bool:
-    """Speakers cast most votes, and their number, or that of all, varies over the items as if each spoke independently, or more."""
-    by_speakers = sum(x for (_, a, _), x in w.items() if a in speakers)
-    if by_speakers <= sum(w.values()) * (0.5 + 1e-9):
+    """Rules cast most votes, and their number, or that of all, varies over the items as if each voted independently, or more."""
+    by_rules = sum(x for (_, a, _), x in w.items() if a in rules)
+    if by_rules <= sum(w.values()) * (0.5 + 1e-9):
         return False
-    if varies(w, set(speakers), n + n_silent, 0.5):
+    if varies(w, set(rules), n + n_silent, 0.5):
         return True
     mean = len({(i, a) for i, a, _ in w}) / n
     if n_silent:
@@ -120,16 +120,16 @@ def varies(w: dict[tuple[int, str, str], float], who: set[str], n: int, least: f
     return independent > 0 and variance >= least * independent
 
 
-def speaking_loops(
+def vote_rates_loops(
     w: dict[tuple[int, str, str], float],
     T: list[list[float]],
     items: list[float],
-    speakers: dict[str, str],
+    rules: dict[str, str],
     labels: list[str],
 ) -> dict[tuple[str, int], float]:
-    """f_a(j): how often each speaker speaks on items of label j."""
+    """f_a(j): how often each rule votes on items of label j."""
     own_votes, other_votes, n_own, n_other = {}, {}, {}, {}
-    for a, label in speakers.items():
+    for a, label in rules.items():
         own = labels.index(label)
         own_votes[a] = sum(x * T[i][own] for (i, who, _), x in w.items() if who == a)
         other_votes[a] = sum(x * (1 - T[i][own]) for (i, who, _), x in w.items() if who == a)
@@ -137,7 +137,7 @@ def speaking_loops(
     pooled_own = sum(own_votes.values()) / max(sum(n_own.values()), 1e-3)
     pooled_other = sum(other_votes.values()) / max(sum(n_other.values()), 1e-3)
     f = {}
-    for a, label in speakers.items():
+    for a, label in rules.items():
         on_others = (other_votes[a] + 20 * pooled_other) / (n_other[a] + 20)
         on_own = max((own_votes[a] + 20 * pooled_own) / (n_own[a] + 20), on_others)
         for j in range(len(labels)):
@@ -152,8 +152,8 @@ def em_loops(
     w = {(i, a, label): 1 / len(text.split("|")) for (i, a), text in answers.items() for label in text.split("|")}
     people, c = sorted({a for _, a in answers}), len(labels)
     given = {a: {label for (_, who, label) in w if who == a} for a in people}
-    speakers = {a: next(iter(given[a])) for a in people if len(given[a]) == 1}
-    informative = silence_is_informative(w, speakers, n, n_silent)
+    rules = {a: next(iter(given[a])) for a in people if len(given[a]) == 1}
+    informative = abstention_is_informative(w, rules, n, n_silent)
     T = [[0.1 + sum(x for (o, _, m), x in w.items() if o == i and m == label) for label in labels] for i in range(n)]
     T = [[x / sum(row) for x in row] for row in T]
     silent = [sum(T[i][j] for i in range(n)) / n for j in range(c)]
@@ -163,25 +163,25 @@ def em_loops(
         items = [sum(T[i][j] for i in range(n)) + n_silent * silent[j] for j in range(c)]
         m = [(items[j] + 1) / (n + n_silent + c) for j in range(c)]
         if number < 3:
-            f = speaking_loops(w, T, items, speakers, labels)
-        silence = [float(np.prod([1 - f[a, j] for a in speakers])) if informative else 1.0 for j in range(c)]
+            f = vote_rates_loops(w, T, items, rules, labels)
+        abstention = [float(np.prod([1 - f[a, j] for a in rules])) if informative else 1.0 for j in range(c)]
         likelihood = [[1.0] * c for _ in range(n)]
         counted = [0.0] * n
         for (i, a, label), x in w.items():
-            counted[i] += 0 if informative and a in speakers else x
+            counted[i] += 0 if informative and a in rules else x
             for j in range(c):
                 factor = pi[a, j, labels.index(label)]
-                if a in speakers:
+                if a in rules:
                     factor = f[a, j] / (1 - f[a, j] if informative else 1)
                 likelihood[i][j] *= factor**x
-        T = [[m[j] * silence[j] * likelihood[i][j] for j in range(c)] for i in range(n)]
+        T = [[m[j] * abstention[j] * likelihood[i][j] for j in range(c)] for i in range(n)]
         T = [[x / sum(row) for x in row] for row in T]
-        silent = [m[j] * silence[j] / sum(m[o] * silence[o] for o in range(c)) for j in range(c)]
+        silent = [m[j] * abstention[j] / sum(m[o] * abstention[o] for o in range(c)) for j in range(c)]
         final = []
         for i in range(n):
             correlation = rho * counted[i] / (counted[i] + 0.5)
             exponent = 1 / (1 + correlation * max(counted[i] - 1, 0))
-            row = [(m[j] * likelihood[i][j]) ** exponent * silence[j] for j in range(c)]
+            row = [(m[j] * likelihood[i][j]) ** exponent * abstention[j] for j in range(c)]
             final.append([x / sum(row) for x in row])
     return final
 
@@ -210,7 +210,7 @@ def test_em_equals_plain_loops(
     expected = em_loops(numbered, len(items), votes.labels, 5, strength, correlation, n_silent)
     np.testing.assert_allclose(fitted.posterior, expected, atol=1e-10)
     assert (fitted.rounds, fitted.converged) == (5, False)
-    for a in np.flatnonzero(~fitted.confusions.is_speaker):
+    for a in np.flatnonzero(~fitted.confusions.is_rule):
         np.testing.assert_allclose(fitted.confusions.table(a).sum(1), 1, atol=1e-9)
 
 

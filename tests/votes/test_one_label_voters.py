@@ -1,4 +1,4 @@
-"""Rules, flags and detectors: annotators who name one label or say nothing. No class is lost, and the majority is not beaten down."""
+"""Rules, flags and detectors: annotators who name one label or abstain. No class is lost, and the majority is not beaten down."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def detectors(
 ) -> tuple[Votes, NDArray[np.float64], NDArray[np.intp]]:
     """Return votes, four informative features and the true labels of the items with votes.
 
-    Each detector of a class speaks on half of its items, and on a share `false_alarms` of the others; a share `strays` of votes is for
+    Each detector of a class votes on half of its items, and on a share `false_alarms` of the others; a share `strays` of votes is for
     a random label.
     """
     rng = np.random.default_rng(seed)
@@ -96,7 +96,7 @@ def test_the_majority_is_among_what_held_out_votes_choose_from() -> None:
     assert (joint.posterior.argmax(1) == counts.argmax(1))[clear].all()
 
 
-def test_silence_of_rules_tells_of_items_on_which_nobody_speaks() -> None:
+def test_abstention_of_rules_tells_of_items_on_which_nobody_votes() -> None:
     """Most items with a vote are spam; four detectors of spam find half of it each, so what none of them flags is ham."""
     rng = np.random.default_rng(0)
     truth = (rng.random(600) < 0.3).astype(np.intp)
@@ -115,37 +115,37 @@ def test_silence_of_rules_tells_of_items_on_which_nobody_speaks() -> None:
     assert fitted.silent_posterior[0] > 0.7
 
 
-def test_items_that_were_assigned_to_people_make_no_silence() -> None:
+def test_on_items_that_were_assigned_to_people_abstention_is_no_evidence() -> None:
     rows = [(item, f"p{item % 7}-{k}", NAMES[(item + k) % 2]) for item in range(70) for k in range(3)]
     item_column, annotator, label_column = zip(*rows, strict=True)
     one_label_each = [f"{who} {label}" for who, label in zip(annotator, label_column, strict=True)]
     votes = read_long(table({"item": item_column, "annotator": one_label_each, "label": label_column}))
     fitted = fit_annotators(votes)
-    assert fitted.confusions.is_speaker.all()
-    assert not fitted.silence.any()
+    assert fitted.confusions.is_rule.all()
+    assert not fitted.abstention.any()
 
 
-def test_silence_counts_in_a_file_without_the_items_on_which_nobody_speaks() -> None:
-    """Few rules speak on an item, so that many items are missing and the number of votes varies little on the others."""
+def test_abstention_counts_in_a_file_without_the_items_on_which_nobody_votes() -> None:
+    """Few rules vote on an item, so that many items are missing and the number of votes varies little on the others."""
     votes, _, _ = detectors(seed=0, n=600, false_alarms=0.05, each=2)
     count = np.bincount(votes.item)
     assert count.var() < 0.5 * count.mean()
-    assert fit_annotators(votes).silence.any()
+    assert fit_annotators(votes).abstention.any()
 
 
-def test_a_rule_whose_vote_is_held_out_was_not_silent() -> None:
-    """By hand: the probability of each held-out vote on its item, of which the rule's silence is no part."""
+def test_a_rule_whose_vote_is_held_out_did_not_abstain() -> None:
+    """By hand: the probability of each held-out vote on its item, of which the rule's abstention is no part."""
     votes, _, _ = detectors(seed=0, n=60)
     model = Annotators()
     expected = []
     for kept, out in folds(votes):
         fitted = fit_annotators(kept, replace(model, tolerance=TOLERANCE))
-        assert fitted.silence.any()
+        assert fitted.abstention.any()
         posteriors = {}
         for i in np.unique(out.item):
             posterior = fitted.posterior[i].copy()
             for a in out.annotator[out.item == i]:
-                posterior /= 1 - fitted.confusions.speaking[a]
+                posterior /= 1 - fitted.confusions.vote_rates[a]
             posteriors[i] = posterior / posterior.sum()
         on_any_item = np.mean(list(posteriors.values()), axis=0)
         for i, a, label in zip(out.item, out.annotator, out.label, strict=True):

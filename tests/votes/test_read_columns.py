@@ -18,9 +18,9 @@ def words(seed: int) -> NDArray[np.float64]:
     return np.random.default_rng(seed).poisson(0.25, size=(N, 6)).astype(np.float64)
 
 
-def votes_of_rules(speaks: NDArray[np.bool_]) -> tuple[Votes, NDArray[np.intp]]:
-    """Return votes by rules that speak on these rows [N, rules], beside a person on each row, and the rows' items."""
-    rows = [(int(i), f"rule {a}", "ab"[a % 2]) for i, a in zip(*np.nonzero(speaks), strict=True)]
+def votes_of_rules(has_vote: NDArray[np.bool_]) -> tuple[Votes, NDArray[np.intp]]:
+    """Return votes by rules that vote on these rows [N, rules], beside a person on each row, and the rows' items."""
+    rows = [(int(i), f"rule {a}", "ab"[a % 2]) for i, a in zip(*np.nonzero(has_vote), strict=True)]
     rows += [(i, "person", "ab"[i % 2]) for i in range(N)]
     item, annotator, label = zip(*rows, strict=True)
     votes = read_long(table({"item": item, "annotator": annotator, "label": label}))
@@ -41,12 +41,12 @@ def test_rules_that_read_other_things_leave_all_columns(seed: int) -> None:
     rng = np.random.default_rng(seed)
     truth = rng.integers(2, size=N)
     x = (rng.random((N, 6)) < np.where(truth == 1, 0.4, 0.02)[:, None]).astype(np.float64)
-    speaks = rng.random((N, 4)) < np.where((truth[:, None] == np.arange(4) % 2), 0.7, 0.05)
-    votes, item = votes_of_rules(speaks)
+    has_vote = rng.random((N, 4)) < np.where((truth[:, None] == np.arange(4) % 2), 0.7, 0.05)
+    votes, item = votes_of_rules(has_vote)
     assert not columns_read_by_rules(x, votes, item).any()
 
 
-def test_a_rule_that_always_speaks_and_people_read_nothing() -> None:
+def test_a_rule_that_always_votes_and_people_read_nothing() -> None:
     x = words(0)
     votes, item = votes_of_rules(np.ones((N, 1), dtype=bool))
     assert not columns_read_by_rules(x, votes, item).any()

@@ -36,7 +36,7 @@ def test_what_is_counted_is_no_more_than_what_is_used(monkeypatch: pytest.Monkey
     counted: list[int] = []
     for module in ("policies", "dawid_skene", "annotators"):
         monkeypatch.setattr(
-            import_module(f"oneof.votes.{module}"), "check_memory", lambda _, needed: counted.append(needed)
+            import_module(f"oneof.votes.{module}"), "check_table_memory", lambda _, needed: counted.append(needed)
         )
     votes = free_text(600)
     for policy in (union, top_p, fit_annotators):

@@ -14,7 +14,7 @@ import pyarrow.compute
 
 from oneof.data.files.source import Chunk, TableSource, as_doubles, days, is_gap, is_text
 from oneof.data.roles import Kind, Notation
-from oneof.data.written import DATE_ORDERS, days_of_date, hours_of_time, split_number
+from oneof.data.written import DATE_ORDERS, WrittenNumber, days_of_date, hours_of_time, split_number
 from oneof.storage.printable import plural
 
 _MIN_VALUES = 10  # different numbers or dates; fewer are left as the values of a category
@@ -69,29 +69,23 @@ class NotationProfile:
         if is_gap(text):
             self.gaps += count
             return
+        self.has_slashes |= "/" in text
         written = split_number(text)
-        unit = ""
-        forms: list[str] = []
-        if written is not None:
-            unit = written.unit
-            forms = [decimal for decimal in (".", ",") if written.value(decimal) is not None]
-        if forms:
-            if len(self.units) <= _MAX_UNITS or unit in self.units:
-                self.units[unit] += count
+        decimals = _decimals_of(written)
+        if written is not None and decimals:
+            if len(self.units) <= _MAX_UNITS or written.unit in self.units:
+                self.units[written.unit] += count
             self.has_fractions |= "." in text or "," in text
-        elif hours_of_time(text) is not None:
-            forms = ["time"]
-        else:
-            forms = [order for order in DATE_ORDERS if days_of_date(text, order) is not None]
+        forms = decimals or _forms_of_time(text)
+        if not forms:
+            if len(self.strays) <= _MAX_STRAYS:
+                self.strays[text] = count
+            return
         for form in forms:
             self.forms[form] += count
-        if not forms and len(self.strays) <= _MAX_STRAYS:
-            self.strays[text] = count
-        if forms:
-            self.n_distinct += 1
-            if len(self.values) < _MIN_VALUES:
-                self.values.add(text)
-        self.has_slashes |= "/" in text
+        self.n_distinct += 1
+        if len(self.values) < _MIN_VALUES:
+            self.values.add(text)
 
     @property
     def n_known(self) -> int:
@@ -112,6 +106,20 @@ class NotationProfile:
             return False
         is_known = any(units[0] in quantity for quantity in _QUANTITIES)
         return not is_known and self.n_distinct >= self.n_known
+
+
+def _decimals_of(written: WrittenNumber | None) -> list[str]:
+    """Return the decimal separators that a number may have; none if it is no number."""
+    if written is None:
+        return []
+    return [decimal for decimal in (".", ",") if written.value(decimal) is not None]
+
+
+def _forms_of_time(text: str) -> list[str]:
+    """Return ["time"] for a time of day, the possible orders of the parts of a date, or nothing for other texts."""
+    if hours_of_time(text) is not None:
+        return ["time"]
+    return [order for order in DATE_ORDERS if days_of_date(text, order) is not None]
 
 
 class DecidedNotation(NamedTuple):
@@ -150,12 +158,13 @@ def decide_notation(column: str, profile: NotationProfile) -> DecidedNotation | 
 
 
 def _describe_number(form: str, counts: Counter[str], units: Mapping[str, float]) -> str:
-    shown = sorted(unit for unit in counts if unit)
+    """Return the reason for reading a column as numbers: their units, whose cells are `counts`, and the decimal separator."""
+    named_units = sorted(unit for unit in counts if unit)
     reason = "numbers written as text"
-    if len(shown) == 1:
-        reason = f"numbers with {shown[0]!r}"
-    elif shown:
-        reason = f"numbers with {', '.join(map(repr, shown))}, converted"
+    if len(named_units) == 1:
+        reason = f"numbers with {named_units[0]!r}"
+    elif named_units:
+        reason = f"numbers with {', '.join(map(repr, named_units))}, converted"
         main = counts.most_common(1)[0][0]
         if units.get(main) == 1 and main:
             reason += f" to {main!r}"
@@ -165,6 +174,7 @@ def _describe_number(form: str, counts: Counter[str], units: Mapping[str, float]
 
 
 def _describe_gaps(profile: NotationProfile, n_strays: int) -> list[str]:
+    """Return what cells are read as gaps, in parts of a sentence."""
     parts = []
     if profile.gaps:
         parts.append(f"{profile.gaps:,} {plural('cell', profile.gaps)} written as a gap")
@@ -243,7 +253,7 @@ def _read_values(notation: Notation, values: pa.Array, where: str, first_row: in
             row = first_row + pa.compute.index(coded.indices, pa.scalar(code, coded.indices.type)).as_py()
             raise ValueError(
                 f"cells must be written as in training, {describe(notation)}; {where}, row {row} is {text[:60]!r}. "
-                "Mend the cell."
+                "Correct the cell."
             )
         parsed.append(value)
     numbers = pa.array(parsed, pa.float64(), from_pandas=True)
@@ -269,7 +279,7 @@ def parse_cell(notation: Notation, text: str) -> float | None:
 
 
 def describe(notation: Notation) -> str:
-    """Say in a few words how a column is written."""
+    """Describe how a column is written, in a few words."""
     if notation.form in DATE_ORDERS:
         return f"dates as {DATE_ORDERS[notation.form]}"
     if notation.form == "time":

@@ -5,15 +5,15 @@ from numpy.typing import NDArray
 
 _NEGATIVE = (-99, -999, -9999, -99999, -999999)
 _POSITIVE = (999, 9999, 99999, 999999)
-_MIN_CELLS = 3  # that hold the number: a single one may be a mistake, which is not ours to mend
-_MIN_RATIO = 3  # of the distance of a positive one from the other values to their range
+_MIN_CELLS = 3  # that hold the number: a single one may be a mistake, which is left to the user
+_MIN_RATIO = 3  # of the distance of a positive number from the other values to their range
 
 
 def find_placeholder(values: NDArray[np.float32]) -> float | None:
     """Return the number in a column [n] that stands for a missing value; None if there is none.
 
-    It consists of nines, is repeated, and lies apart from all other values: a negative one where the others are not negative, or farther
-    from them than their range; a positive one much farther.
+    It consists of nines, is repeated, and lies apart from all other values. A negative number does if the others are not negative, or if it is
+    farther from them than their range; a positive one if it is several times as far.
     """
     known = values[~np.isnan(values)]
     if not len(known):

@@ -178,7 +178,7 @@ def read_table(
     requested_by_name = {*roles.features, *roles.categories}
     columns, resolved, dropped = _drop_non_features(columns, resolved, requested_by_name, candidates)
     left_out.update(dropped)
-    columns, resolved = _drop_placeholders(columns, resolved, requested_by_name)
+    resolved = _replace_placeholders(columns, resolved, requested_by_name)
     if not bare:
         _check_features(columns, left_out_lines(left_out))
     uses = describe_columns(opened.kinds, roles, resolved, texts, left_out)
@@ -276,7 +276,7 @@ def read_features(X: Any) -> Features:
         raise ValueError(f"{opened.name} must have at least one row; got none.")
     columns, resolved, dropped = _drop_non_features(columns, resolved, set(), None)
     left_out.update(dropped)
-    columns, resolved = _drop_placeholders(columns, resolved, set())
+    resolved = _replace_placeholders(columns, resolved, set())
     lines = [*left_out_lines(left_out, of_a_frame=True), *_gap_lines(resolved)]
     _check_features(columns, lines)
     for line in lines:
@@ -466,10 +466,8 @@ def _drop_non_features(
     return Columns(columns.source, numbers, names, non_numeric), roles, reasons
 
 
-def _drop_placeholders(
-    columns: Columns, roles: ColumnRoles, requested_by_name: set[str]
-) -> tuple[Columns, ColumnRoles]:
-    """Replace numbers that stand for a missing value by NaN, and return the roles with these numbers.
+def _replace_placeholders(columns: Columns, roles: ColumnRoles, requested_by_name: set[str]) -> ColumnRoles:
+    """Replace numbers that stand for a missing value by NaN, in place, and return the roles with these numbers.
 
     Columns requested by name stay as they are.
     """
@@ -481,11 +479,11 @@ def _drop_placeholders(
         if number is not None:
             placeholders.append((name, number))
             columns.numbers[columns.numbers[:, j] == number, j] = np.nan
-    return columns, replace(roles, placeholders=tuple(placeholders))
+    return replace(roles, placeholders=tuple(placeholders))
 
 
 def _gap_lines(roles: ColumnRoles) -> list[str]:
-    """Say which cells are read as gaps though they hold something."""
+    """Return a line on each column in which cells that are not empty are read as missing values."""
     lines = []
     for notation in roles.notations:
         if notation.gaps:

@@ -63,14 +63,14 @@ _FIRST_YEAR_OF_TWO_DIGITS = 1969  # as `datetime.strptime` reads them
 
 
 class WrittenNumber(NamedTuple):
-    """A number in the way in which it is written."""
+    """A number as it is written: sign, digits and unit."""
 
     is_negative: bool
-    digits: str  # with the signs of decimals and of groups of thousands
+    digits: str  # with the separators of decimals and of groups of thousands
     unit: str  # a currency or a unit of measurement, or both
 
     def value(self, decimal: str) -> float | None:
-        """Return the number, given the sign of decimals, "." or ","; None if the digits do not fit it."""
+        """Return the number, given the decimal separator, "." or ","; None if the digits do not fit it."""
         if decimal == ".":
             if _WITH_POINT.fullmatch(self.digits) is None:
                 return None

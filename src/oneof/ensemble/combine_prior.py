@@ -1,7 +1,7 @@
 r"""Combine the prior of each row (counts of votes, probabilities) with what learners predict for it, by held-out evidence.
 
 Within the set S of a row, let v be its prior and q what the learners predict, each normalised, and m the mean of the predictions over rows.
-The learners did not see the row, so its prior and their predictions are two witnesses of its label, which are combined to
+The learners were not fitted on the row, so its prior and their predictions are independent evidence of its label, and are combined to
 
     P(label j of row i)  ~  v_ij^a (q_ij^b / m_ij^(1/2))^w        on S_i.
 
@@ -18,8 +18,9 @@ It is not known which, so it is 1/2. Three questions determine the rest:
   truth. If they are right at the rate r and both err independently, with wrong labels spread evenly over k others, they agree at the rate
   A r + (1 - A)(1 - r) / k. This is solved for r, and b makes the mean probability of the learners' labels equal to it.
 
-If the features explain the mistakes of the prior, as those of a classifier that was trained on the same features, then learners repeat these mistakes,
-and their agreement shows nothing. The caller measures that, and lowers w to 0 (see `oneof.ensemble.predictable_sets`), where P is the prior itself.
+If the features explain the mistakes of the prior, as those of a classifier that was trained on the same features, then learners repeat these
+mistakes, and their agreement is no evidence. The caller measures that, and lowers w to 0 (see `oneof.ensemble.predictable_sets`), where P is the
+prior itself.
 """
 
 from collections.abc import Callable
@@ -34,9 +35,10 @@ Mask = NDArray[np.bool_]
 WEIGHTS = np.array([0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98])  # u
 MIN_RELATIVE_PRIOR = 1e-6  # of a row's largest prior, so that a candidate without votes stays possible
 MEAN_POWER = 0.5  # the power of m
-SPREAD_PREDICTION = 0.01  # of predictions, spread over all labels, so that a row whose predicted label is outside the set has little effect within it
-MIN_STANDARD_ERRORS = 2.0  # standard errors by which the mean score must exceed 0 for predictions to be used
-MIN_SCORE = 1e-3  # and the least mean score, since even constant predictions differ a little between folds
+# Probability that is spread over all labels, so that a row whose predicted label is outside the set has little effect within it.
+SPREAD_PREDICTION = 0.01
+MIN_STANDARD_ERRORS = 2.0  # by which the mean score must exceed 0 for predictions to be used
+MIN_SCORE = 1e-3  # that the mean must exceed too, since even constant predictions differ a little between folds
 MIN_ROWS = 10  # held-out rows with several candidates, below which the prior is used alone
 SUREST_SHARE = 0.2  # share of the rows on which the learners are taken to be right
 MIN_SUREST_ROWS = 30
@@ -119,7 +121,7 @@ def _power_of_prior(shares: Floats, predicted: Floats, agreement: Floats) -> flo
     stated = float(shares[surest].max(1).mean())
     agreed = float(agreement[surest].mean())
     standard_error = (agreed * (1 - agreed) / n_surest) ** 0.5
-    upper = min(agreed + standard_error, MAX_ACCURACY)  # the prior has the benefit of the doubt
+    upper = min(agreed + standard_error, MAX_ACCURACY)  # by the error of the estimate, in favour of the prior
     accuracy = upper
     if agreed <= stated:
         accuracy = (stated + min(upper, stated)) / 2

@@ -1,20 +1,20 @@
 r"""Measure how well features predict which wrong labels are in the sets, or how probable they are, and lower the trust in labels accordingly.
 
-Annotators' mistakes may depend on the features: three annotators who take a blurred 4 for a 9 name both labels wherever a 4 is blurred. A model that
-repeats the mistake fits such sets as well as a correct one, so that it may be confident and wrong.
+Annotators' mistakes may depend on the features: three annotators who take a blurred 4 for a 9 name both labels wherever a 4 is blurred. A model
+that repeats the mistake fits such sets as well as a correct one, so that it may be confident and wrong.
 
-Let A_ik be the frequency of label k in the sets of other rows that have the label of row i, and B_ik the same plus the prediction of a regression of the
-residuals on the features, fitted without row i. With the log-likelihood l of the other labels' presence in the sets,
+Let A_ik be the frequency of label k in the sets of other rows that have the label of row i, and B_ik the same plus the prediction of a regression of
+the residuals on the features, fitted without row i. With the log-likelihood l of the other labels' presence in the sets,
 
     share = (l(B) - l(A)) / -l(A) = 1 - l(B) / l(A),
 
-which is McFadden's pseudo R² of the features, given the labels. It is below 0.06 where wrong labels are in the sets by chance, by the class of the row,
-or by the uncertainty of a weak classifier, and on three real data sets. Where annotators who learned from a few rows name one label each, it is 0.1 to
-0.5, and up to half of the labels in which models are confident are wrong.
+which is McFadden's pseudo R² of the features, given the labels. It is below 0.06 where wrong labels are in the sets by chance, by the class of the
+row, or by the uncertainty of a weak classifier, and on three real data sets. Where annotators who learned from a few rows name one label each, it
+is 0.1 to 0.5, and up to half of the labels in which models are confident are wrong.
 
 Where the input is probabilities or counts, A and B are means of the numbers in place of frequencies, and the share is the R² of the features for the
-numbers of the wrong labels. It is below 0 where people's votes or a language model err by chance, and 0.1 to 0.8 where a classifier of the same features
-wrote the probabilities. Learners then agree with such a classifier whether it is right or not.
+numbers of the wrong labels. It is below 0 where people's votes or a language model err by chance, and 0.1 to 0.8 where the probabilities are those
+of a classifier of the same features. Learners then agree with such a classifier whether it is right or not.
 """
 
 from collections.abc import Sequence
@@ -48,7 +48,7 @@ _MIN_RATE = 0.005  # rates are clipped to [_MIN_RATE, 1 - _MIN_RATE], so that no
 class Trust(NamedTuple):
     """How far the learners' predictions for the rows of the table can be trusted."""
 
-    in_labels: float = 1.0  # probability that the learners' choice within a set can be believed
+    in_labels: float = 1.0  # probability that the learners' choice within a set is not a repeated mistake
     independence: float = 1.0  # of the learners' mistakes from those in counts or probabilities
     warnings: Sequence[str] = ()
 
@@ -56,7 +56,7 @@ class Trust(NamedTuple):
 def estimate_trust(data: Dataset, labels: IntArray) -> Trust:
     """Estimate the trust from how well features predict which wrong labels are in the sets, or how probable, on a sample of the rows.
 
-    It is full with single votes, which tell more than sets do, and for too few rows or sets of several labels.
+    It is full with single votes, which contain more information than sets, and where rows or sets of several labels are too few for an estimate.
     """
     rows = np.sort(sample_order(len(data))[:MAX_ROWS])
     mask = data.candidates.mask[rows]
@@ -146,7 +146,7 @@ def trust_in_labels(share: float) -> float:
 
 
 def independence_of_prior(share: float) -> float:
-    """Return how far learners are a second opinion beside a prior, from 1 down to 0, given the share of it that features explain.
+    """Return how independent learners are of a prior, from 1 down to 0, given the share of it that features explain.
 
     >>> [round(independence_of_prior(share), 2) for share in (-0.1, 0.1, 0.4)]
     [1.0, 0.5, 0.0]
@@ -181,8 +181,8 @@ def describe_share(share: float) -> list[str]:
         return []
     return [
         f"the features explain {_percent(share)} of which wrong labels are in the sets: the mistakes in the sets seem to depend on the features, "
-        "and the labels may repeat them. Their probabilities are lowered. To measure the accuracy of the labels, label a random sample, such as sample.csv of a run; "
-        "single votes (--votes) would tell more than sets."
+        "and the labels may repeat them. Their probabilities are lowered. To measure the accuracy of the labels, label a random sample, "
+        "such as sample.csv of a run; single votes (--votes) would tell more than sets."
     ]
 
 

@@ -21,14 +21,13 @@ from oneof.learners.kernel import leave_one_out_regression
 from oneof.learners.ridge import leave_one_out_ridge
 from oneof.learners.scaling import scale
 from oneof.methods import BalancedProden
-from oneof.votes.ballots import Votes
+from oneof.votes.ballots import Floats, Integers, Votes
 from oneof.votes.dawid_skene import shares, vote_counts
 from oneof.votes.dependence import discount_dependent
 from oneof.votes.joint import Joint, Predict, choose, join, leave_answers_out
 from oneof.votes.read_columns import columns_read_by_rules
 from oneof.votes.shared_mistakes import SharedMistakesModel, log_likelihood_of_rules
 
-Floats = NDArray[np.float64]
 RIDGES = (0.1, 1.0)
 LINEAR_RIDGES = (0.03, 0.3)
 LINEAR_INVERSE_TEMPERATURE = 6.0  # of linear regressions; a power is chosen later
@@ -53,68 +52,123 @@ class VotePrior(NamedTuple):
 def vote_prior(
     x: NDArray[Any],
     votes: Votes,
-    item: NDArray[np.intp],
+    item: Integers,
     seed: int = 0,
     observed: NDArray[np.bool_] | None = None,
 ) -> VotePrior:
     """Compute the prior of rows x [n, d], whose items among those of the votes are `item` [n], -1 where nobody voted.
 
-    Where `observed` [n] is False, a row shows nothing, and votes alone decide. Columns that rules read are left out, unless there are no others.
+    Where `observed` [n] is False, a row has no features to learn from, and votes alone decide. Columns that rules read are left out, unless
+    there are no others.
     """
-    n = len(x)
-    c = len(votes.labels)
-    rows = np.flatnonzero(item >= 0)
-    row_items = item[rows]
-    seen_rows = rows if observed is None else rows[observed[rows]]
-    is_read = columns_read_by_rules(x[seen_rows], votes, item[seen_rows])
-    if is_read.all():
-        is_read[:] = False
-    x = x[:, ~is_read]
-    counted_votes = discount_dependent(votes)
-    joint = _fit_joint(x[seen_rows], counted_votes, item[seen_rows], seed, n_silent=n - len(rows))
-    silence = np.exp(joint.fitted.silence - joint.fitted.silence.max())
-    silent_posterior = joint.fitted.silent_posterior
-    prior = np.tile(silent_posterior / silent_posterior.max(), (n, 1))  # else networks would balance the classes there
-    row_prior = joint.prior[row_items]
-    prior[rows] = row_prior / row_prior.max(1, keepdims=True)
-    likelihood = np.tile(silence, (n, 1))
-    likelihood[rows] = joint.likelihood[row_items]
-    likelihood = np.maximum(likelihood, MIN_PRIOR)
-    posterior = np.tile(silent_posterior, (n, 1))
-    posterior[rows] = joint.votes_alone[row_items]
-    is_named = np.zeros((len(votes.items), c), dtype=bool)
-    is_named[votes.item, votes.label] = True
-    candidates = (likelihood >= MIN_LIKELIHOOD) | (item < 0)[:, None]
-    candidates[rows] |= is_named[row_items]
-    row_of_item = np.full(len(votes.items), -1)
-    row_of_item[row_items] = rows
-    vote_model = _shared_mistakes_model(x[seen_rows], counted_votes, item[seen_rows], row_of_item, joint)
-    by_other_rows = joint.feature_probabilities
-    if by_other_rows is None and vote_model is not None and is_read.any():
-        by_other_rows = vote_model.predictions[-1]
-    neighbours = None
-    if by_other_rows is not None:
-        neighbours = np.full((n, c), np.nan)
-        neighbours[rows] = by_other_rows[row_items]
-    counts = np.zeros((n, c))
-    counts[rows] = vote_counts(votes)[row_items]
+    rows = _Rows.of(item, len(votes.items), observed)
+    is_read = _columns_left_out(x[rows.visible], votes, item[rows.visible])
+    visible_features = x[:, ~is_read][rows.visible]
+    visible_items = item[rows.visible]
+    discounted = discount_dependent(votes)
+    joint = _fit_joint(visible_features, discounted, visible_items, seed, n_silent=len(item) - len(rows.voted))
+    vote_model = _shared_mistakes_model(visible_features, discounted, visible_items, rows.of_item, joint)
+    likelihood = _likelihood(joint, rows)
     evidence = VoteEvidence(
         likelihood=likelihood,
-        posterior=np.maximum(posterior, MIN_PRIOR),
-        neighbours=neighbours,
-        held_out=leave_answers_out(counted_votes, joint.fitted, row_of_item, seed),
+        posterior=np.maximum(rows.spread(joint.votes_alone, joint.fitted.silent_posterior), MIN_PRIOR),
+        neighbours=_predictions_of_other_rows(joint, vote_model, rows, learners_repeat_votes=bool(is_read.any())),
+        held_out=leave_answers_out(discounted, joint.fitted, rows.of_item, seed),
         vote_model=vote_model,
         learners_repeat_votes=bool(is_read.any()),
-        counts=counts,
+        counts=rows.spread(vote_counts(votes), 0.0),
         vote_accuracy=float(np.average(joint.posterior[votes.item, votes.label], weights=votes.share)),
         correlation=joint.fitted.correlation,
     )
-    scaling = None if not joint.choice.features else joint.choice.features.split(",")[0]
-    return VotePrior(candidates, np.maximum(prior, MIN_PRIOR), evidence, joint, scaling)
+    scaling = None
+    if joint.choice.features:
+        scaling = joint.choice.features.split(",")[0]
+    return VotePrior(
+        candidates=_candidates(votes, likelihood, rows),
+        prior=_training_prior(joint, rows),
+        evidence=evidence,
+        joint=joint,
+        scaling=scaling,
+    )
+
+
+class _Rows(NamedTuple):
+    """Which of n rows hold which items of the votes."""
+
+    item: Integers  # [n] item of each row, -1 where nobody voted
+    voted: Integers  # rows with votes
+    visible: Integers  # those of them that have features to learn from
+    of_item: Integers  # [items] row of each item, -1 for none
+
+    @classmethod
+    def of(cls, item: Integers, n_items: int, observed: NDArray[np.bool_] | None) -> "_Rows":
+        """Return the rows of these items [n]; where `observed` [n] is False, a row has no features to learn from."""
+        voted = np.flatnonzero(item >= 0)
+        visible = voted
+        if observed is not None:
+            visible = voted[observed[voted]]
+        of_item = np.full(n_items, -1)
+        of_item[item[voted]] = voted
+        return cls(item, voted, visible, of_item)
+
+    def spread(self, of_items: Floats, of_unvoted: Floats | float) -> Floats:
+        """Return the values of the rows [n, c] from those of the items [items, c] and those of a row without votes, [c] or a number."""
+        values = np.empty((len(self.item), of_items.shape[1]))
+        values[:] = of_unvoted
+        values[self.voted] = of_items[self.item[self.voted]]
+        return values
+
+
+def _columns_left_out(x: NDArray[Any], votes: Votes, item: Integers) -> NDArray[np.bool_]:
+    """Return which columns [d] nothing is learned from: those that rules read, unless there are no others."""
+    is_read = columns_read_by_rules(x, votes, item)
+    if is_read.all():
+        is_read[:] = False
+    return is_read
+
+
+def _likelihood(joint: Joint, rows: _Rows) -> Floats:
+    """Return the likelihood of the votes on each row under each label [n, c]; the largest of a row is 1."""
+    abstention = joint.fitted.abstention
+    return np.maximum(rows.spread(joint.likelihood, np.exp(abstention - abstention.max())), MIN_PRIOR)
+
+
+def _candidates(votes: Votes, likelihood: Floats, rows: _Rows) -> NDArray[np.bool_]:
+    """Return the labels [n, c] that somebody named, or that the votes find likely; all labels of a row without votes."""
+    is_named = np.zeros((len(votes.items), len(votes.labels)), dtype=bool)
+    is_named[votes.item, votes.label] = True
+    candidates = (likelihood >= MIN_LIKELIHOOD) | (rows.item < 0)[:, None]
+    candidates[rows.voted] |= is_named[rows.item[rows.voted]]
+    return candidates
+
+
+def _training_prior(joint: Joint, rows: _Rows) -> Floats:
+    """Return the prior [n, c] for training, largest 1 in every row.
+
+    Rows without votes have class frequencies, else networks would balance the classes there.
+    """
+    of_items = joint.prior / joint.prior.max(1, keepdims=True)
+    silent_posterior = joint.fitted.silent_posterior
+    return np.maximum(rows.spread(of_items, silent_posterior / silent_posterior.max()), MIN_PRIOR)
+
+
+def _predictions_of_other_rows(
+    joint: Joint, vote_model: SharedMistakesModel | None, rows: _Rows, *, learners_repeat_votes: bool
+) -> Floats | None:
+    """Return what the votes on other rows predict for each row [n, c], NaN without votes; None if features do not help.
+
+    Where the learners repeat votes, these predictions replace theirs, so linear regressions stand in for a kernel regression that does not help.
+    """
+    of_items = joint.feature_probabilities
+    if of_items is None and vote_model is not None and learners_repeat_votes:
+        of_items = vote_model.predictions[-1]
+    if of_items is None:
+        return None
+    return rows.spread(of_items, np.nan)
 
 
 def _shared_mistakes_model(
-    x: NDArray[Any], votes: Votes, item: NDArray[np.intp], row_of_item: NDArray[np.intp], joint: Joint
+    x: NDArray[Any], votes: Votes, item: Integers, row_of_item: Integers, joint: Joint
 ) -> SharedMistakesModel | None:
     """Return votes and predictions by kernel and linear regressions on x [m, d], the rows of these items [m]; None without features.
 
@@ -129,17 +183,18 @@ def _shared_mistakes_model(
         predictions.append(np.where(np.isnan(joint.feature_probabilities), uniform, joint.feature_probabilities))
     rows = np.arange(len(x))[:MAX_REGRESSION_ROWS]
     regression = leave_one_out_ridge(x[rows])
-    targets = softmax(fitted.likelihood[item[rows]], axis=1)
+    likelihood = softmax(fitted.likelihood[item[rows]], axis=1)
     vote_shares = shares(votes, 0.0)[item[rows]]
-    for of_rows in (targets, vote_shares):
+    for row_targets in (likelihood, vote_shares):
         for ridge in LINEAR_RIDGES:
             probabilities = uniform.copy()
-            probabilities[item[rows]] = softmax(LINEAR_INVERSE_TEMPERATURE * regression(ridge, of_rows), axis=1)
+            probabilities[item[rows]] = softmax(LINEAR_INVERSE_TEMPERATURE * regression(ridge, row_targets), axis=1)
             predictions.append(probabilities)
-    # EM starts where each label is what most people call so: from confusions by votes alone, a habit of most annotators may pass for the truth.
+    # EM starts from the majority, so that each label is what most people call so: from confusions by votes alone, a habit of most annotators
+    # may pass for the truth.
     start = joint.majority * predictions[-1]
     start /= start.sum(1, keepdims=True)
-    by_people = votes.only(~fitted.confusions.is_speaker[votes.annotator])
+    by_people = votes.only(~fitted.confusions.is_rule[votes.annotator])
     return SharedMistakesModel(
         votes=by_people,
         row=row_of_item,
@@ -190,7 +245,7 @@ def config_for_votes(
     return replace(config, learners=("networks", "linear"), n_networks=n_networks, epochs=epochs)
 
 
-def _fit_joint(x: NDArray[Any], votes: Votes, item: NDArray[np.intp], seed: int, n_silent: int) -> Joint:
+def _fit_joint(x: NDArray[Any], votes: Votes, item: Integers, seed: int, n_silent: int) -> Joint:
     """Fit annotators and features together; of many items a sample chooses, of many rows a sample is regressed on."""
     permutation = np.random.default_rng(seed).permutation
     n_items = len(votes.items)
@@ -209,7 +264,7 @@ def _fit_joint(x: NDArray[Any], votes: Votes, item: NDArray[np.intp], seed: int,
     return join(votes, _regressions(x[rows], item[rows], n_items, scalings), scores=scores, n_silent=n_silent)
 
 
-def _regressions(x: NDArray[Any], item: NDArray[np.intp], n_items: int, scalings: Sequence[str]) -> dict[str, Predict]:
+def _regressions(x: NDArray[Any], item: Integers, n_items: int, scalings: Sequence[str]) -> dict[str, Predict]:
     """Return regressions from weights of all items [items, c] to scores [items, c], NaN for items without features."""
     regressions: dict[str, Predict] = {}
     if not x.size or not scalings:
@@ -221,14 +276,15 @@ def _regressions(x: NDArray[Any], item: NDArray[np.intp], n_items: int, scalings
             continue
         regression = leave_one_out_regression(scaled)
         for ridge in RIDGES:
-            predict = partial(_scores, partial(regression, ridge), item, n_items)
+            predict = partial(_scores_of_items, partial(regression, ridge), item, n_items)
             regressions[f"{scaling}, ridge {ridge:g}"] = predict
     return regressions
 
 
-def _scores(
-    regression: Callable[[NDArray[Any]], NDArray[Any]], item: NDArray[np.intp], n_items: int, weights: Floats
+def _scores_of_items(
+    regression: Callable[[NDArray[Any]], NDArray[Any]], item: Integers, n_items: int, weights: Floats
 ) -> Floats:
+    """Return scores [items, c] by a regression on the rows of these items, from weights of all items; NaN where there is no row."""
     scores = np.full((n_items, weights.shape[1]), np.nan)
     scores[item] = regression(weights[item])
     return scores

@@ -16,7 +16,7 @@ from oneof.learners.base import Predictions
 
 
 def decided_by_votes(data: Dataset) -> Dataset:
-    """Return the data set with the votes' posterior, or counts as they were given, as all that resolves its labels."""
+    """Return the data set with evidence by which votes alone decide: their posterior, or counts as they were given."""
     if data.votes is None:
         raise ValueError("a table without features must have votes; got none. Add columns to learn from, or votes.")
     probabilities = data.votes.likelihood if data.votes.posterior is None else data.votes.posterior

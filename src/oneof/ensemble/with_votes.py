@@ -16,7 +16,7 @@ from oneof.learners.config import EnsembleConfig
 from oneof.metrics import wilson
 from oneof.votes.agreement import alpha, annotator_agreement
 from oneof.votes.annotators import mistakes
-from oneof.votes.attach import counted
+from oneof.votes.attach import count_votes_by_row
 from oneof.votes.ballots import Votes
 
 _MAX_CONFUSIONS = 100  # annotators whose most frequent confusion is described, those with the most votes first
@@ -65,7 +65,7 @@ def dataset_with_votes(
         observed=observed,
         prior=scatter_columns(fitted.prior, columns, c, UNNAMED_PRIOR),
         votes=fitted.evidence.with_classes(columns, c),
-        ballots=counted(votes, item),
+        ballots=count_votes_by_row(votes, item),
     )
     config = config_for_votes(
         config, fitted, on_pictures=data.are_pictures, has_embeddings=data.encoding.has_embeddings
@@ -80,17 +80,17 @@ def describe_annotators(votes: Votes, fitted: VotePrior) -> dict[str, Any]:
     an annotator with the most frequent label of the others; `mistake` is the annotator's most frequent confusion.
     """
     posterior = fitted.joint.posterior
-    count = np.bincount(votes.annotator, minlength=len(votes.annotators))
-    weight = np.bincount(votes.annotator, votes.share, minlength=len(count))
-    right = np.bincount(votes.annotator, votes.share * posterior[votes.item, votes.label], minlength=len(count))
-    accuracy = (right / np.maximum(weight, 1e-12)).round(4).tolist()
-    low, high = wilson(right, np.maximum(weight, 1e-12))
+    n_votes = np.bincount(votes.annotator, minlength=len(votes.annotators))
+    weight = np.bincount(votes.annotator, votes.share, minlength=len(n_votes))
+    n_right = np.bincount(votes.annotator, votes.share * posterior[votes.item, votes.label], minlength=len(n_votes))
+    accuracy = (n_right / np.maximum(weight, 1e-12)).round(4).tolist()
+    low, high = wilson(n_right, np.maximum(weight, 1e-12))
     agreement = annotator_agreement(votes)
     annotators = []
-    for position, a in enumerate(np.argsort(-count, kind="stable").tolist()):
+    for position, a in enumerate(np.argsort(-n_votes, kind="stable").tolist()):
         described: dict[str, Any] = {
             "annotator": votes.annotators[a],
-            "votes": int(count[a]),
+            "votes": int(n_votes[a]),
             "accuracy": accuracy[a],
             "low": round(float(low[a]), 4),
             "high": round(float(high[a]), 4),

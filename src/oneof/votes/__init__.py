@@ -1,8 +1,9 @@
 """Votes of annotators, people or machines, made into candidate sets.
 
-`resolve` gives the label of every item. `read_votes` reads votes of any form, `read_long`, `read_wide` and `read_label_studio` those of one; `union`, `at_least`, `vaguest` and `top_p` make sets of them; `summarise`
-says how far the annotators agree; `fit_annotators` tells careful people from careless ones, `join` finds its settings by held-out votes
-and adds what the features say; `write` saves the sets as Parquet or CSV, keyed by `item`: the column to join features on.
+`resolve` returns the label of every item. `read_votes` reads votes of any form, `read_long`, `read_wide` and `read_label_studio` those of one
+form; `union`, `at_least`, `vaguest` and `top_p` make candidate sets of them; `summarise` computes how far the annotators agree;
+`fit_annotators` estimates how accurate each annotator is, `join` chooses its settings by held-out votes and combines votes with features;
+`write` saves the sets as Parquet or CSV, with a column `item` to join features on.
 Rows in messages are counted from 0 at the first row below the header.
 """
 

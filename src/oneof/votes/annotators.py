@@ -3,7 +3,7 @@
 Dawid-Skene fits a free matrix of c x c probabilities to every annotator, which a few dozen votes cannot determine, and takes votes to be independent
 given the true label, which they are not: what misleads one annotator misleads the next. Here an annotator has a *shape* of few parameters (accuracy,
 and which labels are given in error); the free matrix departs from it only where there are votes enough. Several votes on an item count as fewer.
-Rules and detectors, which name one label or nothing, have rates of speaking instead of a matrix, and their silence counts.
+Rules and detectors, which name one label or abstain, have vote rates instead of a matrix, and that they abstain is evidence too.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from scipy.optimize import brentq
 from scipy.sparse import csr_array
 from scipy.special import softmax
 
-from oneof.votes.ballots import Floats, Integers, Votes, check_memory
+from oneof.votes.ballots import Floats, Integers, Votes, check_table_memory
 from oneof.votes.dawid_skene import shares, vote_matrices
 
-SHARE = 0.1  # smoothing of the vote shares that EM starts from: pseudo-votes for every label
+START_SMOOTHING = 0.1  # pseudo-votes for every label in the vote shares that EM starts from
 # How far many votes on an item err together. Of seven sets of real votes (people on songs, tweets, sentences and pictures; two juries of language
 # models) the labels' probabilities are right in the mean if 2, 3, 5, 8 and 12 votes count as about 1.4, 1.5, 1.9, 2.1 and 2.4 independent ones.
 CORRELATION = 0.4
 _FEW_VOTES = 0.5  # votes by which the correlation of few is less
 _ANNOTATOR_PRIOR = 5.0  # pseudo-votes by which an annotator's accuracy is shrunk to the pooled one
-_SPEAKER_PRIOR = 20.0  # pseudo-items by which a speaker's rates are shrunk to the pooled ones
-_SPEAKING_ROUNDS = 3  # of EM that update rates of speaking; with more, classes with few rules are absorbed by others
-# Of the number of speakers per item, relative to independent speakers: below it, items were assigned.
+_RULE_PRIOR = 20.0  # pseudo-items by which a rule's vote rates are shrunk to the pooled ones
+_VOTE_RATE_ROUNDS = 3  # of EM that update vote rates; with more, classes with few rules are absorbed by others
+# Variance of the number of rules that vote on an item, relative to independent rules: below it, items were assigned.
 _MIN_DISPERSION = 0.5
-_MIN_MEAN_COUNT = 1.01  # of speakers per item; with fewer, their number hardly varies whatever the cause
+_MIN_MEAN_COUNT = 1.01  # of annotators per item; with fewer, their number hardly varies whatever the cause
 _ROUNDING = 1e-9  # of sums of votes for several labels, which are fractions
 _EPS = 1e-3  # accuracies are clipped to [eps, 1 - eps]: nobody is certain
 _BLOCK_SIZE = 1 << 16  # numbers computed at a time, so that they stay in the cache
@@ -56,10 +56,11 @@ class Annotators:
     ones. Votes cannot show rho, since annotators who err together are as predictable as annotators who are right together.
 
     An annotator who only ever gives one label l, such as a rule or a detector, has no confusion matrix: "gives l, whatever the truth"
-    would explain such votes perfectly and carry no information. Such a *speaker* has the probabilities f_a(j) of giving a vote at all, one for
-    j = l and a lower one for all other labels, each shrunk to the pooled rate. A vote multiplies L_ij by f_a(j) / (1 - f_a(j)), and every
-    item, also one without votes, has the factor prod_a (1 - f_a(j)) for silence. Where the number of speakers varies too little over
-    items for that, items were assigned to annotators, and silence says nothing: a vote then multiplies L_ij by f_a(j) alone.
+    would explain such votes perfectly and carry no information. Such a *rule* has vote rates f_a(j), the probabilities that it votes at all
+    rather than abstains: one for j = l and a lower one for all other labels, each shrunk to the pooled rate. A vote multiplies L_ij by
+    f_a(j) / (1 - f_a(j)), and every item, also one without votes, has the factor prod_a (1 - f_a(j)) for abstention. Where the number of
+    rules that vote varies too little over items for that, items were assigned to annotators, and abstention is no evidence: a vote then
+    multiplies L_ij by f_a(j) alone.
 
     Parameters
     ----------
@@ -138,8 +139,8 @@ class Confusions(NamedTuple):
     pair_counts: Floats  # [q, c] N_ajl of the pair (a, l) for every true label j
     true_counts: Floats  # [a, c] N_aj
     shape: Shape
-    is_speaker: NDArray[np.bool_]  # [a] True: the annotator only ever gives one label
-    speaking: Floats  # [a, c] f_a(j), for speakers
+    is_rule: NDArray[np.bool_]  # [a] True: the annotator only ever gives one label
+    vote_rates: Floats  # [a, c] f_a(j), of rules
 
     def of(self, annotator: Integers, label: Integers) -> Floats:
         """Return the probability [k, c] that annotators [k] give labels [k], for every true label."""
@@ -151,7 +152,7 @@ class Confusions(NamedTuple):
         return _shrunk_probabilities(self, annotator, label, counts)
 
     def table(self, annotator: int) -> Floats:
-        """Return the confusion matrix [true, given] of one annotator who is no speaker."""
+        """Return the confusion matrix [true, given] of one annotator who is no rule."""
         c = self.true_counts.shape[1]
         return self.of(np.full(c, annotator), np.arange(c)).T
 
@@ -163,12 +164,12 @@ class AnnotatorFit(NamedTuple):
     likelihood: Floats  # [n, c] log-likelihood of an item's votes under each true label; the largest is 0
     frequencies: Floats  # [c] m_j
     confusions: Confusions
-    vote_logs: Floats  # [n, c] log-likelihood if votes were independent, and without silence
+    vote_logs: Floats  # [n, c] log-likelihood if votes were independent, and without abstention
     n_votes: Floats  # [n] n_i
     correlation: float  # rho
-    silence: Floats  # [c] log-likelihood of silence: of an item on which no speaker speaks; zero where it says nothing
+    abstention: Floats  # [c] log-likelihood of an item on which all rules abstain; zero where that is no evidence
     silent_posterior: Floats  # [c] of an item without votes
-    speaks: Floats  # [a, c] logs by which a speaker's vote counts
+    rule_vote_logs: Floats  # [a, c] logs by which a rule's vote counts
     is_counted: NDArray[np.bool_]  # [a] whether an annotator's votes are counted in n_i
     rounds: int  # of EM
     converged: bool  # the last round moved at most `tolerance` of an item's mass, on average
@@ -176,7 +177,7 @@ class AnnotatorFit(NamedTuple):
     def with_correlation(self, correlation: float) -> AnnotatorFit:
         """Return the same with another rho, which flattens the likelihood and the posterior."""
         exponent = vote_exponent(self.n_votes, correlation)
-        likelihood = exponent * self.vote_logs + self.silence
+        likelihood = exponent * self.vote_logs + self.abstention
         likelihood -= likelihood.max(1, keepdims=True)
         posterior = softmax(likelihood + exponent * np.log(self.frequencies), axis=1)
         return self._replace(posterior=posterior, likelihood=likelihood, correlation=correlation)
@@ -184,8 +185,8 @@ class AnnotatorFit(NamedTuple):
     def logs_of_votes(self, annotator: Integers, label: Integers) -> Floats:
         """Return what votes of annotators [k] for labels [k] add to the log-likelihoods of their items, [k, c]."""
         logs: Floats = np.log(self.confusions.of(annotator, label))
-        is_speaker = self.confusions.is_speaker[annotator]
-        logs[is_speaker] = self.speaks[annotator[is_speaker]]
+        is_rule = self.confusions.is_rule[annotator]
+        logs[is_rule] = self.rule_vote_logs[annotator[is_rule]]
         return logs
 
 
@@ -228,16 +229,16 @@ def fit_annotators(votes: Votes, model: Annotators = Annotators(), n_silent: int
     a = len(votes.annotators)
     c = len(votes.labels)
     by_pair, by_annotator, pair = vote_matrices(votes)
-    check_memory(votes, 8 * c * (4 * n + 2 * len(pair) + 7 * a))
+    check_table_memory(votes, 8 * c * (4 * n + 2 * len(pair) + 7 * a))
 
     label_counts = np.zeros((a, c))  # weight of an annotator's votes for each label
     np.add.at(label_counts, (votes.annotator, votes.label), votes.share)
-    speakers = _find_speakers(label_counts, by_annotator, model, n_silent)
-    n_votes = by_annotator @ speakers.is_counted.astype(np.float64)
+    rules = _find_rules(label_counts, by_annotator, model, n_silent)
+    n_votes = by_annotator @ rules.is_counted.astype(np.float64)
 
-    posterior = shares(votes, SHARE)
+    posterior = shares(votes, START_SMOOTHING)
     silent_posterior = posterior.mean(0)
-    speaking = np.full((a, c), 0.5)
+    vote_rates = np.full((a, c), 0.5)
     n_rounds = 0
     converged = False
     while n_rounds < model.rounds and not converged:
@@ -247,22 +248,22 @@ def fit_annotators(votes: Votes, model: Annotators = Annotators(), n_silent: int
         item_frequencies = (item_counts + 1) / (n + n_silent + c)
         frequencies = np.full(c, 1 / c) if model.is_coin else item_frequencies
         shape = _shape(model, pair, label_counts, pair_counts, true_counts)
-        if n_rounds < _SPEAKING_ROUNDS:
-            speaking = _speaking_rates(label_counts, speakers.is_speaker, true_counts, item_counts)
+        if n_rounds < _VOTE_RATE_ROUNDS:
+            vote_rates = _vote_rates(label_counts, rules.is_rule, true_counts, item_counts)
         confusions = Confusions(
             strength=model.shape_strength,
             pair=pair,
             pair_counts=pair_counts,
             true_counts=true_counts,
             shape=shape,
-            is_speaker=speakers.is_speaker,
-            speaking=speaking,
+            is_rule=rules.is_rule,
+            vote_rates=vote_rates,
         )
-        speaks, silence = speakers.logs(speaking)
-        vote_logs = _log_likelihood(by_pair, confusions, speaks)
+        rule_vote_logs, abstention = rules.logs(vote_rates)
+        vote_logs = _log_likelihood(by_pair, confusions, rule_vote_logs)
         previous = posterior
-        posterior = softmax(vote_logs + silence + np.log(frequencies), axis=1)
-        silent_posterior = softmax(silence + np.log(item_frequencies))
+        posterior = softmax(vote_logs + abstention + np.log(frequencies), axis=1)
+        silent_posterior = softmax(abstention + np.log(item_frequencies))
         converged = bool(np.abs(previous - posterior).sum() / (2 * n) <= model.tolerance)
         n_rounds += 1
     return AnnotatorFit(
@@ -273,10 +274,10 @@ def fit_annotators(votes: Votes, model: Annotators = Annotators(), n_silent: int
         vote_logs=vote_logs,
         n_votes=n_votes,
         correlation=model.correlation,
-        silence=silence,
+        abstention=abstention,
         silent_posterior=silent_posterior,
-        speaks=speaks,
-        is_counted=speakers.is_counted,
+        rule_vote_logs=rule_vote_logs,
+        is_counted=rules.is_counted,
         rounds=n_rounds,
         converged=converged,
     ).with_correlation(model.correlation)
@@ -320,45 +321,45 @@ def mistakes(votes: Votes, posterior: Floats, most: int = 5) -> list[Mistake]:
     return top_confusions
 
 
-class _Speakers(NamedTuple):
+class _Rules(NamedTuple):
     """The annotators who only ever give one label."""
 
-    is_speaker: NDArray[np.bool_]  # [a]
-    silence_counts: bool  # whether it is evidence that they do not vote on an item
+    is_rule: NDArray[np.bool_]  # [a]
+    abstention_is_evidence: bool  # else their abstention is ignored
 
     @property
     def is_counted(self) -> NDArray[np.bool_]:
         """Return whose votes are counted in n_i [a]: not those of rules, whose errors are their own."""
-        if not self.silence_counts:
-            return np.ones_like(self.is_speaker)
-        return ~self.is_speaker
+        if not self.abstention_is_evidence:
+            return np.ones_like(self.is_rule)
+        return ~self.is_rule
 
-    def logs(self, speaking: Floats) -> tuple[Floats, Floats]:
-        """Return the logs by which their votes count [a, c], and those of their silence on an item [c], from f_a(j) [a, c]."""
-        speaks = np.log(speaking)
-        if not self.silence_counts:
-            return speaks, np.zeros(speaking.shape[1])
-        logs_of_silence = np.log1p(-speaking)
-        return speaks - logs_of_silence, logs_of_silence[self.is_speaker].sum(0)
+    def logs(self, vote_rates: Floats) -> tuple[Floats, Floats]:
+        """Return the logs by which their votes count [a, c], and those of their abstention on an item [c], from f_a(j) [a, c]."""
+        rule_vote_logs = np.log(vote_rates)
+        if not self.abstention_is_evidence:
+            return rule_vote_logs, np.zeros(vote_rates.shape[1])
+        abstention_logs = np.log1p(-vote_rates)
+        return rule_vote_logs - abstention_logs, abstention_logs[self.is_rule].sum(0)
 
 
-def _find_speakers(label_counts: Floats, by_annotator: Any, model: Annotators, n_silent: int) -> _Speakers:
+def _find_rules(label_counts: Floats, by_annotator: Any, model: Annotators, n_silent: int) -> _Rules:
     """Find the annotators who only ever give one label, from the weights of their votes by label [a, c] and by item [n, a]."""
-    is_speaker = np.logical_and((label_counts > 0).sum(1) == 1, model.has_own_confusions)
-    share_of_votes = label_counts[is_speaker].sum() / label_counts.sum()
-    are_rules = share_of_votes > 0.5 + _ROUNDING  # else they are people who voted little
-    silence_counts = are_rules and _is_silence_informative(by_annotator, is_speaker, n_silent)
-    return _Speakers(is_speaker, bool(silence_counts))
+    is_rule = np.logical_and((label_counts > 0).sum(1) == 1, model.has_own_confusions)
+    share_of_votes = label_counts[is_rule].sum() / label_counts.sum()
+    cast_most_votes = share_of_votes > 0.5 + _ROUNDING  # else they are people who voted little
+    abstention_is_evidence = cast_most_votes and _is_abstention_informative(by_annotator, is_rule, n_silent)
+    return _Rules(is_rule, bool(abstention_is_evidence))
 
 
-def _is_silence_informative(by_annotator: Any, is_speaker: NDArray[np.bool_], n_silent: int) -> bool:
-    """Return whether speakers seem to have been free to speak on every item, as rules are, from votes by item and annotator [n, a].
+def _is_abstention_informative(by_annotator: Any, is_rule: NDArray[np.bool_], n_silent: int) -> bool:
+    """Return whether annotators of one label could vote on every item, as rules can, from the weights of votes by item and annotator [n, a].
 
-    Where items were assigned to annotators, as to people, the number of votes on an item varies less than if everybody spoke independently.
-    A file that lists no item without votes lacks those on which everybody was silent. The number varies less for that too, by as much as is known.
+    Where items were assigned to annotators, as to people, the number of votes on an item varies less than if everybody voted independently.
+    A file that lists no item without votes lacks those on which everybody abstained. The number varies less for that too, by as much as is known.
     """
     n_items = by_annotator.shape[0] + n_silent
-    if _is_dispersed(by_annotator[:, np.flatnonzero(is_speaker)], n_items, _MIN_DISPERSION):
+    if _is_dispersed(by_annotator[:, np.flatnonzero(is_rule)], n_items, _MIN_DISPERSION):
         return True
     if n_silent > 0:
         return False
@@ -387,19 +388,17 @@ def _dispersion_without_zeros(mean: float) -> float:
     return float(1 + rate - mean)
 
 
-def _speaking_rates(
-    label_counts: Floats, is_speaker: NDArray[np.bool_], true_counts: Floats, item_counts: Floats
-) -> Floats:
-    """Return the probabilities f_a(j) of speaking [a, c]: one for the speaker's label, a lower one for all others."""
+def _vote_rates(label_counts: Floats, is_rule: NDArray[np.bool_], true_counts: Floats, item_counts: Floats) -> Floats:
+    """Return the vote rates f_a(j) [a, c] of rules: one for the rule's label, a lower one for all others."""
     is_own = label_counts > 0
-    n_own = is_own @ item_counts  # [a] expected items of the speaker's label
+    n_own = is_own @ item_counts  # [a] expected items of the rule's label
     n_other = item_counts.sum() - n_own
     own_votes = np.where(is_own, true_counts, 0.0).sum(1)
     other_votes = np.where(is_own, 0.0, true_counts).sum(1)
-    pooled_own = own_votes[is_speaker].sum() / max(n_own[is_speaker].sum(), _EPS)
-    pooled_other = other_votes[is_speaker].sum() / max(n_other[is_speaker].sum(), _EPS)
-    own = (own_votes + _SPEAKER_PRIOR * pooled_own) / (n_own + _SPEAKER_PRIOR)
-    other = (other_votes + _SPEAKER_PRIOR * pooled_other) / (n_other + _SPEAKER_PRIOR)
+    pooled_own = own_votes[is_rule].sum() / max(n_own[is_rule].sum(), _EPS)
+    pooled_other = other_votes[is_rule].sum() / max(n_other[is_rule].sum(), _EPS)
+    own = (own_votes + _RULE_PRIOR * pooled_own) / (n_own + _RULE_PRIOR)
+    other = (other_votes + _RULE_PRIOR * pooled_other) / (n_other + _RULE_PRIOR)
     own = np.maximum(own, other)
     rates: Floats = np.clip(np.where(is_own, own[:, None], other[:, None]), 1e-6, 1 - _EPS)
     return rates
@@ -419,8 +418,8 @@ def estimate_confusions(a: int, pair: Integers, pair_counts: Floats, model: Anno
         pair_counts=pair_counts,
         true_counts=true_counts,
         shape=_shape(model, pair, label_counts, pair_counts, true_counts),
-        is_speaker=np.zeros(a, dtype=bool),
-        speaking=np.full((a, c), 0.5),
+        is_rule=np.zeros(a, dtype=bool),
+        vote_rates=np.full((a, c), 0.5),
     )
 
 
@@ -497,12 +496,12 @@ def _shrunk_probabilities(confusions: Confusions, annotator: Integers, label: In
     shrunk: Floats = shape
     if np.isfinite(confusions.strength):
         shrunk = (counts + confusions.strength * shape) / (confusions.true_counts[annotator] + confusions.strength)
-    is_speaker = confusions.is_speaker[annotator] & (counts.sum(1) > 0)  # a held-out vote may be for another label
-    shrunk[is_speaker] = confusions.speaking[annotator[is_speaker]]
+    is_rule = confusions.is_rule[annotator] & (counts.sum(1) > 0)  # a held-out vote may be for another label
+    shrunk[is_rule] = confusions.vote_rates[annotator[is_rule]]
     return shrunk
 
 
-def _log_likelihood(by_pair: Any, confusions: Confusions, speaks: Floats) -> Floats:
+def _log_likelihood(by_pair: Any, confusions: Confusions, rule_vote_logs: Floats) -> Floats:
     """Return the log-likelihood of every item's votes under each true label, [n, c]."""
     log_probabilities = np.empty_like(confusions.pair_counts)  # [q, c]
     n_pairs, c = log_probabilities.shape
@@ -512,8 +511,8 @@ def _log_likelihood(by_pair: Any, confusions: Confusions, speaks: Floats) -> Flo
         annotator, label = np.divmod(confusions.pair[block], c)
         probabilities = _shrunk_probabilities(confusions, annotator, label, confusions.pair_counts[block])
         logs = np.log(probabilities, out=log_probabilities[block])
-        is_speaker = confusions.is_speaker[annotator]
-        logs[is_speaker] = speaks[annotator[is_speaker]]
+        is_rule = confusions.is_rule[annotator]
+        logs[is_rule] = rule_vote_logs[annotator[is_rule]]
     log_likelihood: Floats = by_pair @ log_probabilities
     return log_likelihood
 

@@ -89,7 +89,7 @@ def _row_keys(source: TableSource, on: str | None) -> list[str]:
     return keys if on is not None else [str(row) for row in range(len(keys))]
 
 
-def counted(votes: Votes, item: NDArray[np.intp]) -> pa.Array:
+def count_votes_by_row(votes: Votes, item: NDArray[np.intp]) -> pa.Array:
     """Return the vote counts of each row as a list of (label, votes), most votes first."""
     counts = tally(votes)
     order = np.lexsort((-counts.votes, counts.item))

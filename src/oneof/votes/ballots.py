@@ -33,7 +33,7 @@ class Votes:
     annotator: Integers  # [m]
     label: Integers  # [m]
     confidence: Floats | None = None  # [m], in [0, 1]
-    frequency: Floats | None = None  # [m], how often it was cast, relative to the most frequent label of its answer
+    frequency: Floats | None = None  # [m], how often each was cast, relative to the most frequent label of its answer
     unanswered: int = 0  # items left out because they have no label
     repeated: int = 0  # duplicate votes, same item, annotator and label, counted once
     remarks: tuple[str, ...] = ()  # notes for the user on how answers were interpreted
@@ -84,13 +84,16 @@ class Votes:
         confidence = self.confidence
         if confidence is not None:
             confidence = confidence[selection]
+        frequency = self.frequency
+        if frequency is not None:
+            frequency = frequency[selection]
         return replace(
             self,
             item=self.item[selection],
             annotator=self.annotator[selection],
             label=self.label[selection],
             confidence=confidence,
-            frequency=None if self.frequency is None else self.frequency[selection],
+            frequency=frequency,
         )
 
     def of_items(self, wanted: Integers) -> Self:
@@ -137,9 +140,9 @@ def collect(answers: Answers, spelling: Spelling) -> Votes:
         confidence = np.maximum.reduceat(answers.confidence[row][order], starts)
     frequency = _frequency_in_answer(item[first], annotator[first], np.diff(starts, append=len(order)))
     if frequency is not None:
-        n_uneven = len(
-            set(zip(item[first][frequency < 1].tolist(), annotator[first][frequency < 1].tolist(), strict=True))
-        )
+        is_less_frequent = frequency < 1
+        answers_of_votes = np.stack([item[first], annotator[first]], axis=1)
+        n_uneven = len(np.unique(answers_of_votes[is_less_frequent], axis=0))
         remarks.append(
             f"{n_uneven:,} answers name one label more often than another: it counts more, as in several answers of one model."
         )
@@ -192,7 +195,7 @@ def tally(votes: Votes) -> Tally:
     return Tally(item, label, count, count >= max_count[item] - ROUNDING)
 
 
-def check_memory(votes: Votes, needed: int) -> None:
+def check_table_memory(votes: Votes, needed: int) -> None:
     """Raise ValueError if dense tables of `needed` bytes do not fit in memory, before they are allocated."""
     free = available_memory()
     if needed > free:

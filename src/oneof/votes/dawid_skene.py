@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.sparse import csr_array
 
-from oneof.votes.ballots import Floats, Integers, Votes, check_memory
+from oneof.votes.ballots import Floats, Integers, Votes, check_table_memory
 
 
 class Fitted(NamedTuple):
@@ -49,7 +49,7 @@ def dawid_skene(votes: Votes, *, smoothing: float = 0.01, tolerance: float = 1e-
     c = len(votes.labels)
     n_pairs = by_pair.shape[1]
     # Three tables [n, c] before and after a round; two of them and the confusions [q, c] within one.
-    check_memory(votes, 8 * c * max(3 * n, 2 * n + n_pairs))
+    check_table_memory(votes, 8 * c * max(3 * n, 2 * n + n_pairs))
     posterior = shares(votes, smoothing)
     n_rounds = 0
     converged = False

@@ -1,17 +1,18 @@
 r"""Count annotators who agree with each other more than with the rest as fewer.
 
-Versions of one language model, or people who copy, agree although they are no more often right. Where annotators err independently, the agreement of a
-and b beyond chance is a product of two qualities:
+Versions of one language model, or people who copy, agree although they are no more often right. Where annotators err independently, the agreement
+of a and b beyond chance is a product of two qualities:
 
     q_ab = (agreement of a and b - e) / (1 - e),       q_ab = b_a b_b,      e = sum_l (share of label l)^2
 
-The qualities are fitted to all pairs. What a pair agrees beyond them is a correlation of their errors, r_ab, and each vote of a counts as one over the
-design effect of a's votes:
+The qualities are fitted to all pairs. The agreement of a pair beyond them is a correlation of their errors, r_ab, and each vote of a counts as one
+over the design effect of a's votes:
 
     r_ab = max(q_ab - b_a b_b - 2 standard errors, 0) / sqrt((1 - b_a^2) (1 - b_b^2))
     weight of a = 1 / (1 + sum_b r_ab n_ab / n_a)               n_ab: items of both, n_a: items of a
 
-If most annotators copy one of them, the others are the exception, and nothing in the votes tells that from three poor annotators and six good ones.
+If most annotators copy one of them, the others are the exception, and votes alone cannot distinguish that from three poor annotators and six good
+ones.
 """
 
 from __future__ import annotations
@@ -85,6 +86,7 @@ class _Pairs(NamedTuple):
 
 
 def _agreement(votes: Votes) -> _Pairs:
+    """Return the agreement of all pairs of annotators who give several labels, on a sample of the items where they are many."""
     n = len(votes.items)
     c = len(votes.labels)
     named = np.unique(votes.annotator * c + votes.label)

@@ -102,7 +102,7 @@ def _answer_in_json(text: str) -> str | None:
     """Return the label in the last JSON object or list of a text, or several joined by "or"; None if there is none."""
     sources = [text, *_FENCED.findall(text)[-1:], *_OBJECT.findall(text)[-1:]]
     for source in sources:
-        value = parse_json(source)
+        value = try_parse_json(source)
         if isinstance(value, Mapping):
             key = _answer_key(value)
             if key is None:
@@ -126,7 +126,7 @@ def _answer_key(record: Mapping[Any, Any]) -> Any:
     return None
 
 
-def parse_json(text: str) -> Any:
+def try_parse_json(text: str) -> Any:
     """Parse a text that is an object or a list in JSON, or as Python writes it, in a code fence or not; return None for other texts."""
     stripped = text.strip()
     fenced = _FENCED.fullmatch(stripped)

@@ -11,9 +11,11 @@ from oneof.votes.final_answer import final_answer, is_sentence, without_reasonin
 
 MIN_ANSWERS = 20  # fewer answers do not show what is frequent
 MIN_CLASS_COUNT = 3
-MIN_CLASS_SHARE = 0.01  # of all answers: what is written less often is no class that is found
-MIN_CLASS_MASS = 0.6  # of all answers that the classes that are found must have
-MIN_VAGUE_SHARE = 0.05  # of all answers: "unknown" written so often is a class that is found, less often no vote
+MIN_CLASS_SHARE = 0.01  # of all answers that name a class, for it to be found
+MIN_TOTAL_SHARE = 0.6  # of all answers that name any class, for classes to be found
+MIN_VAGUE_SHARE = (
+    0.05  # of all answers that are a word such as "unknown", for it to be a class; with fewer, it is no vote
+)
 MIN_PREFIX_LENGTH = 3  # of an abbreviation of a class, such as "pos"
 MIN_STEM_LENGTH = 6  # letters that two forms of a word have in common
 MIN_STEM_SHARE = 0.6  # of the class
@@ -62,9 +64,8 @@ _NEGATED = re.compile(
     rf"|(?:any|every)thing but)|n't)\s+(?:(?:{_FILLER})\s+){{0,8}}(?:\S+\s+n?or\s+(?:an?\s+|the\s+)?){{0,4}}$",
     re.IGNORECASE,
 )
-_VERDICT = (
-    r"[\"'*`]*\s*[?:=\u2013\u2014-]+\s*[\"'*`]*(yes|no|true|false)\b"  # behind a class: "ENTITY: no", "HUMAN? Yes"
-)
+# Behind a class: "ENTITY: no", "HUMAN? Yes".
+_VERDICT = r"[\"'*`]*\s*[?:=\u2013\u2014-]+\s*[\"'*`]*(yes|no|true|false)\b"
 _NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?![\w.]*\w)")
 _NUMBERED = re.compile(r"^\W*([A-Za-z]|\d{1,2})\s*[).:\]\-]\s*(\S.*)$", re.DOTALL)
 _MAX_NUMBERED_LENGTH = 100  # characters of an answer that begins with the letter or number of an option
@@ -79,7 +80,7 @@ NO_LABEL = {
 
 
 class Meaning(NamedTuple):
-    """What an answer was taken for."""
+    """The labels that an answer was mapped to."""
 
     answer: str
     labels: tuple[str, ...]  # none: no vote
@@ -120,40 +121,61 @@ def find_classes(counts: Mapping[str, int]) -> list[str]:
     total = sum(counts.values())
     if total < MIN_ANSWERS:
         return []
-    names: dict[str, Counter[str]] = {}  # of a folded answer: how it is written, without decoration
-    texts: dict[str, set[str]] = {}  # and the texts that it was found in, but for case
+    names, texts = _group_answers(counts)
+    _join_numbered(names, texts)
+    threshold = max(MIN_CLASS_COUNT, MIN_CLASS_SHARE * total)
+    classes: dict[str, str] = {}
+    n_with_class = 0
+    for key, spellings in names.items():
+        is_vague = key in _VAGUE and spellings.total() < MIN_VAGUE_SHARE * total
+        if spellings.total() >= threshold and not is_vague and not is_sentence(key):
+            classes[key] = spellings.most_common(1)[0][0]
+            n_with_class += spellings.total()
+    _drop_misspellings(classes, names)
+    _drop_combinations(classes)
+    is_varied = any(len(texts[key]) > 1 for key in classes)
+    if not is_varied or len(classes) < 2 or n_with_class < MIN_TOTAL_SHARE * total:
+        return []
+    return sorted(classes.values())
+
+
+def _group_answers(counts: Mapping[str, int]) -> tuple[dict[str, Counter[str]], dict[str, set[str]]]:
+    """Group answers that are the same when folded.
+
+    Returns, by folded answer, how often each spelling without decoration occurs, and the texts that contain them, in lower case.
+    """
+    names: dict[str, Counter[str]] = {}
+    texts: dict[str, set[str]] = {}
     for text, count in counts.items():
         answer = final_answer(text)
         name = _without_prefix(answer)
         if not name or is_refusal(answer):
             continue
-        key = fold(answer) if len(name) > MAX_CASED_LENGTH else name  # "C" and "c" stay apart
+        key = name  # "C" and "c" stay apart
+        if len(name) > MAX_CASED_LENGTH:
+            key = fold(answer)
         names.setdefault(key, Counter())[name] += count
         texts.setdefault(key, set()).add(text.strip().casefold())
-    _join_numbered(names, texts)
-    threshold = max(MIN_CLASS_COUNT, MIN_CLASS_SHARE * total)
-    classes: dict[str, str] = {}
-    mass = 0
-    for key, written in names.items():
-        is_vague = key in _VAGUE and written.total() < MIN_VAGUE_SHARE * total
-        if written.total() >= threshold and not is_vague and not is_sentence(key):
-            classes[key] = written.most_common(1)[0][0]
-            mass += written.total()
-    for key in list(classes):  # a misspelling that one model repeats is no class
+    return names, texts
+
+
+def _drop_misspellings(classes: dict[str, str], names: Mapping[str, Counter[str]]) -> None:
+    """Drop classes in place that are a misspelling, which one model may repeat, of a much more frequent answer."""
+    for key in list(classes):
         for other in names:
             is_rare_beside = MISSPELT_RATIO * names[key].total() <= names[other].total()
             if is_rare_beside and is_near_miss(key, other):
                 del classes[key]
                 break
+
+
+def _drop_combinations(classes: dict[str, str]) -> None:
+    """Drop classes in place that name several others, such as "cat or dog" beside cat and dog."""
     all_names = list(classes.values())
-    for key in list(classes):  # nor is "cat or dog" beside cat and dog
+    for key in list(classes):
         others = [name for name in all_names if name != classes[key]]
         if len(named_classes(classes[key], others)) > 1:
             del classes[key]
-    is_varied = any(len(texts[key]) > 1 for key in classes)
-    if not is_varied or len(classes) < 2 or mass < MIN_CLASS_MASS * total:
-        return []
-    return sorted(classes.values())
 
 
 def _join_numbered(names: dict[str, Counter[str]], texts: dict[str, set[str]]) -> None:
@@ -270,7 +292,7 @@ def _shares_stem(word: str, name: str) -> bool:
     stem = 0
     while stem < min(len(word), len(name)) and word[stem] == name[stem]:
         stem += 1
-    is_long = stem >= MIN_STEM_LENGTH and stem >= MIN_STEM_SHARE * len(name)
+    is_long = stem >= max(MIN_STEM_LENGTH, MIN_STEM_SHARE * len(name))
     return is_long and (word + name).isalpha() and len(word) - stem <= MAX_ENDING_LENGTH
 
 
@@ -307,12 +329,12 @@ def numbered_classes(counts: Mapping[str, int], classes: Sequence[str]) -> dict[
         meaning = meaning_of(numbered[2], classes)
         if meaning is not None and len(meaning) == 1:
             named.setdefault(numbered[1], Counter())[meaning[0]] += count
-    found = {}
-    for number, of_number in named.items():
-        name, count = of_number.most_common(1)[0]
-        if count >= max(_MIN_NUMBERED, _MIN_NUMBERED_SHARE * of_number.total()):
-            found[number] = name
-    return found
+    class_of = {}
+    for number, class_counts in named.items():
+        name, count = class_counts.most_common(1)[0]
+        if count >= max(_MIN_NUMBERED, _MIN_NUMBERED_SHARE * class_counts.total()):
+            class_of[number] = name
+    return class_of
 
 
 def class_of_number(text: str, numbered: Mapping[str, str]) -> str | None:
@@ -328,9 +350,9 @@ def meaning_of(text: str, classes: Sequence[str]) -> list[str] | None:
     stripped = text.strip(_DECORATION)
     if stripped in classes:
         return [stripped]
-    judged = _judged_classes(text, classes)
-    if judged is not None:
-        return judged
+    accepted = _accepted_classes(text, classes)
+    if accepted is not None:
+        return accepted
     answer = final_answer(text)
     labels = _meaning_of_part(answer, classes)
     if labels is None:
@@ -342,15 +364,15 @@ def meaning_of(text: str, classes: Sequence[str]) -> list[str] | None:
     return labels
 
 
-def _judged_classes(text: str, classes: Sequence[str]) -> list[str] | None:
+def _accepted_classes(text: str, classes: Sequence[str]) -> list[str] | None:
     """Return the classes that an answer such as "ENTITY: no, HUMAN: yes" accepts, or those that it does not reject; None for others."""
     if len(re.findall(_VERDICT, text, re.IGNORECASE)) < 2:
         return None
     verdicts: dict[str, bool] = {}
     for name in classes:
-        found = re.search(_pattern_of(name).pattern + _VERDICT, text, re.IGNORECASE)
-        if found is not None:
-            verdicts[name] = found[1].casefold() in ("yes", "true")
+        verdict = re.search(_pattern_of(name).pattern + _VERDICT, text, re.IGNORECASE)
+        if verdict is not None:
+            verdicts[name] = verdict[1].casefold() in ("yes", "true")
     if len(verdicts) < 2:
         return None
     accepted = [name for name, is_accepted in verdicts.items() if is_accepted]
@@ -390,10 +412,9 @@ def _meaning_of_part(text: str, classes: Sequence[str]) -> list[str] | None:
     short_name = _short_name(text)
     if short_name in classes:
         return [short_name]
-    if (
-        len(short_name) == 2 and len(by_fold.get(short_name.casefold(), ())) == 1
-    ):  # "No, it is not" where a class is "no"
-        return by_fold[short_name.casefold()]
+    of_short_name = by_fold.get(short_name.casefold(), [])
+    if len(short_name) == 2 and len(of_short_name) == 1:  # "No, it is not" where a class is "no"
+        return of_short_name
     for is_alike in (is_near_miss, _lacks_a_letter, _is_short_form, _shares_stem):
         alike = [name for name in classes if is_alike(folded, fold(name))]
         if len(alike) == 1:

@@ -1,13 +1,15 @@
-r"""Judge by the votes whether annotators err independently.
+r"""Estimate from the votes whether annotators err independently.
 
-Annotators who err together agree on more items than a model of independent annotators explains, although it takes most of their agreement for accuracy. Let A be the
-share of pairs of votes on an item that agree, and A_0 and s the mean and the standard deviation of this share in votes that are drawn from the fitted model:
+Annotators who err together agree on more items than a model of independent annotators explains, although it takes most of their agreement for
+accuracy. Let A be the share of pairs of votes on an item that agree, and A_0 and s the mean and the standard deviation of this share in votes that
+are drawn from the fitted model. With equal prior probabilities of independent and of dependent errors,
 
     x = (A - A_0) / (1 - A_0),      x ~ N(0, s^2) if errors are independent,      x ~ N(d, s^2) with d uniform in [0, 0.05] if not
-    rho = 0.4 min(1, 2 P(dependent | x)),                                         both are as probable at first
+    rho = 0.4 min(1, 2 P(dependent | x))
 
-Where the votes show nothing, rho is 0.4, as in real votes; it is less the more they contradict that. That they do not contradict it proves little, so rho is never more: mistakes
-that all annotators make on the same items leave no trace if there are few votes on an item.
+Where the votes are no evidence of either, rho is 0.4, as in real votes; the clearer the evidence of independence, the smaller it is. It is never
+larger, since the absence of that evidence proves little: mistakes that all annotators make on the same items leave no trace if there are few votes
+on an item.
 """
 
 import numpy as np
@@ -19,7 +21,8 @@ from oneof.votes.ballots import Floats, Integers, Votes
 
 SAMPLE = 5000  # items on which agreement is counted
 N_DRAWS = 20  # sets of votes that are drawn from the model
-# Excess of agreement over the model, by annotators who err together: in simulations, two votes of three on an item that repeat a common impression leave 0.02 to 0.09.
+# Excess of agreement over the model, by annotators who err together: in simulations, two votes of three on an item that repeat a common
+# impression leave 0.02 to 0.09.
 MAX_EXCESS = 0.05
 
 
@@ -33,10 +36,10 @@ def correlation_of_errors(votes: Votes, fitted: AnnotatorFit) -> float:
     >>> rng = np.random.default_rng(0)
     >>> truth = rng.integers(3, size=(400, 1))
     >>> looks_like = np.where(rng.random((400, 1)) < 0.3, rng.integers(3, size=(400, 1)), truth)
-    >>> for seen in (truth, looks_like):
+    >>> for repeated in (truth, looks_like):
     ...     repeats = rng.random((400, 5)) < 0.5  # the others are right in 60 % of the cases
     ...     alone = np.where(rng.random((400, 5)) < 0.6, truth, rng.integers(3, size=(400, 5)))
-    ...     named = np.where(repeats & (seen is looks_like), seen, alone).ravel().astype(str)
+    ...     named = np.where(repeats & (repeated is looks_like), repeated, alone).ravel().astype(str)
     ...     item = np.repeat(np.arange(400), 5)
     ...     votes = read_long(pa.table({"item": item, "annotator": list("vwxyz") * 400, "label": named}))
     ...     print(round(correlation_of_errors(votes, fit_annotators(votes, Annotators(one_coin=True))), 1))
@@ -46,14 +49,14 @@ def correlation_of_errors(votes: Votes, fitted: AnnotatorFit) -> float:
     n_items = len(votes.items)
     if n_items > SAMPLE:
         votes = votes.of_items(np.sort(np.random.default_rng(0).permutation(n_items)[:SAMPLE]))
-    votes = votes.only(_is_compared(votes))
+    votes = votes.only(_is_comparable(votes))
     if not (np.bincount(votes.item) > 1).any():
         return CORRELATION
     agreement = _agreement(votes, votes.label)
     drawn = np.array([_agreement(votes, labels) for labels in _draw_labels(votes, fitted)])
-    most = max(1 - drawn.mean(), 1e-6)
-    excess = (agreement - drawn.mean()) / most
-    deviation = max(drawn.std() / most, 1e-6)
+    largest_excess = max(1 - drawn.mean(), 1e-6)
+    excess = (agreement - drawn.mean()) / largest_excess
+    deviation = max(drawn.std() / largest_excess, 1e-6)
     return CORRELATION * min(1.0, 2 * _probability_of_dependence(float(excess), float(deviation)))
 
 
@@ -66,8 +69,8 @@ def _probability_of_dependence(excess: float, deviation: float) -> float:
     return float(of_dependent / max(of_independent + of_dependent, 1e-300))
 
 
-def _is_compared(votes: Votes) -> NDArray[np.bool_]:
-    """Return which votes [m] are compared: single labels by annotators who give several labels, since rules do not choose between labels."""
+def _is_comparable(votes: Votes) -> NDArray[np.bool_]:
+    """Return which votes [m] can be compared: single labels by annotators who give several labels, since rules do not choose between labels."""
     c = len(votes.labels)
     named = np.unique(votes.annotator * c + votes.label)
     gives_several = np.bincount(named // c, minlength=len(votes.annotators)) > 1
@@ -93,8 +96,10 @@ def _draw_labels(votes: Votes, fitted: AnnotatorFit) -> Integers:
     ends = np.cumsum(np.bincount(votes.annotator))
     for annotator in np.unique(votes.annotator):
         start = ends[annotator - 1] if annotator > 0 else 0
-        own = order[start : ends[annotator]]
-        labels[:, own] = _draw_answers(fitted.confusions, int(annotator), truth[:, own], uniform[:, own])
+        own_votes = order[start : ends[annotator]]
+        labels[:, own_votes] = _draw_answers(
+            fitted.confusions, int(annotator), truth[:, own_votes], uniform[:, own_votes]
+        )
     return labels
 
 

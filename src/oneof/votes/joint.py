@@ -29,9 +29,8 @@ MAX_ONE_LABEL_SHARE = 0.1
 # tried: they would explain which second choices follow a first one, rather than the true labels.
 MAX_SPREAD = 0.25
 MIN_ANNOTATORS = 3  # with fewer, votes do not show which annotator errs more
-HELPFUL = (
-    1.0  # standard errors by which features, or the majority, must predict held-out votes better than what they replace
-)
+# Standard errors by which features, or the majority, must predict held-out votes better than what they replace.
+MIN_STANDARD_ERRORS = 1.0
 MIN_POSTERIOR = 1e-300
 # Weight of the majority where held-out votes do not prefer the selected model to it. Annotators who make the same mistakes predict each other
 # as well as annotators who are right, so that the model which predicts votes best may predict the truth worse.
@@ -114,13 +113,14 @@ def leave_answers_out(votes: Votes, fitted: AnnotatorFit, row: Integers, seed: i
     answer_logs = np.zeros((len(held_out_answers), len(votes.labels)))
     vote_logs = fitted.logs_of_votes(votes.annotator[in_answers], votes.label[in_answers])
     np.add.at(answer_logs, answer_index, weight[in_answers, None] * vote_logs)
-    counted = weight[in_answers] * fitted.is_counted[votes.annotator[in_answers]]
-    answer_weight = np.bincount(answer_index, weights=counted)
+    # The part of an answer in n_i, by which the others are flattened: none of a rule's.
+    weight_in_n = weight[in_answers] * fitted.is_counted[votes.annotator[in_answers]]
+    answer_weight = np.bincount(answer_index, weights=weight_in_n)
 
     item = votes.item[held_out]
     own_answer = np.searchsorted(held_out_answers, answer[held_out])
     exponent = vote_exponent(fitted.n_votes[item] - answer_weight[own_answer], fitted.correlation)
-    others = exponent * (fitted.vote_logs[item] - answer_logs[own_answer]) + fitted.silence
+    others = exponent * (fitted.vote_logs[item] - answer_logs[own_answer]) + fitted.abstention
     log_prior = exponent * np.log(fitted.frequencies)
     probabilities = fitted.confusions.of(votes.annotator[held_out], votes.label[held_out])
     return HeldOutVotes(row[item], others, log_prior, probabilities, weight[held_out])
@@ -164,7 +164,7 @@ class Joint(NamedTuple):
     feature_probabilities: Floats | None  # [n, c] probabilities from the features alone, where they help
     fitted: AnnotatorFit
     choice: Choice
-    annotators: Annotators  # the best model but SHARED, to be fitted together with shared mistakes
+    annotators: Annotators  # the best model other than SHARED, to be fitted together with shared mistakes
     majority: Floats  # [n, c] posterior by MAJORITY
     tried: list[dict[str, Any]]  # all settings with their scores, best first
 
@@ -208,13 +208,13 @@ def choose(
     best = max(scores, key=lambda choice: scores[choice])
     if best.model == MAJORITY and len(scores) > 1:
         runner_up = max(scores, key=lambda choice: (choice != best, scores[choice]))
-        scores[best] -= HELPFUL * _standard_error(gains_of_votes[best] - gains_of_votes[runner_up])
+        scores[best] -= MIN_STANDARD_ERRORS * _standard_error(gains_of_votes[best] - gains_of_votes[runner_up])
         best = max(scores, key=lambda choice: scores[choice])
     with_features = _choices_with_features(best.model, predictions)
     if with_features:
         by_fold = [_gains(train, held_out, predictions, with_features, n_silent) for train, held_out in vote_folds]
         for choice, gains in zip(with_features, np.concatenate(by_fold, axis=1), strict=True):
-            scores[choice] = float(gains.mean()) - HELPFUL * _standard_error(gains - gains_of_votes[best])
+            scores[choice] = float(gains.mean()) - MIN_STANDARD_ERRORS * _standard_error(gains - gains_of_votes[best])
     best_first = sorted(scores.items(), key=lambda choice_and_score: -choice_and_score[1])
     return dict(best_first)
 
@@ -269,8 +269,9 @@ def join(
 
         T_ij  proportional to   L_ij exp(inverse_temperature g_ij),         and the posterior of the votes where features do not help
 
-    L is the likelihood of the item's votes, flattened by the correlation rho that they show (`oneof.votes.independence`), g the scores that `predictions` compute for the row from the likelihoods of others: class
-    frequencies among their weights would be counted twice. L and the posterior of the votes are means over three models (`model_weights`).
+    L is the likelihood of the item's votes, flattened by the correlation rho that they show (`oneof.votes.independence`), and g the scores that
+    `predictions` compute for the item from the likelihoods of others: class frequencies among their weights would be counted twice. L and the
+    posterior of the votes are means over three models (`model_weights`).
     Feeding T back to the predictions was tried and is not done: errors then confirm themselves.
 
     Parameters
@@ -306,44 +307,57 @@ def join(
     without_scores = Choice(MAJORITY, None, 0.0)  # where no vote can be held out
     choice = next(iter(scores), without_scores)
     fitted = fit_annotators(votes, choice.model, n_silent)
-    correlation = correlation_of_errors(votes, fitted)
-    fitted = fitted.with_correlation(correlation)
-    votes_alone = np.zeros_like(fitted.posterior)
-    majority = fitted.posterior
-    likelihood = np.zeros_like(fitted.likelihood)
-    for model, weight in model_weights(scores, choice.model).items():
-        model_fit = fitted
-        if model != choice.model:
-            model_fit = fit_annotators(votes, model, n_silent).with_correlation(correlation)
-        votes_alone += weight * model_fit.posterior
-        if model == MAJORITY:
-            majority = model_fit.posterior
-        likelihood += weight * softmax(model_fit.likelihood, axis=1)
-    likelihood /= likelihood.max(1, keepdims=True)
+    fitted = fitted.with_correlation(correlation_of_errors(votes, fitted))
+    average = _average_models(votes, model_weights(scores, choice.model), choice.model, fitted, n_silent)
 
-    posterior = votes_alone
+    posterior = average.posterior
     feature_probabilities = None
     if choice.features is not None:
         feature_scores = predictions[choice.features](softmax(fitted.likelihood, axis=1))
         feature_probabilities = softmax(choice.inverse_temperature * feature_scores, axis=1)
-        with_features = likelihood * feature_probabilities
+        with_features = average.likelihood * feature_probabilities
         with_features /= with_features.sum(1, keepdims=True)
-        posterior = np.where(np.isnan(feature_scores), votes_alone, with_features)
-    prior = likelihood**_TRAINING_POWER
-    prior /= prior.sum(1, keepdims=True)
+        posterior = np.where(np.isnan(feature_scores), average.posterior, with_features)
+    flattened = average.likelihood**_TRAINING_POWER
     tried = [_describe(tried_choice, score) for tried_choice, score in scores.items()]
     return Joint(
         posterior=posterior,
-        votes_alone=votes_alone,
-        likelihood=likelihood,
-        prior=prior,
+        votes_alone=average.posterior,
+        likelihood=average.likelihood,
+        prior=flattened / flattened.sum(1, keepdims=True),
         feature_probabilities=feature_probabilities,
         fitted=fitted,
         choice=choice,
-        annotators=_best_but_shared(scores, choice.model),
-        majority=majority,
+        annotators=_best_other_than_shared(scores, choice.model),
+        majority=average.majority,
         tried=tried,
     )
+
+
+class _ModelAverage(NamedTuple):
+    """Weighted means over the models of annotators, and the posterior of the majority alone."""
+
+    posterior: Floats  # [n, c]
+    likelihood: Floats  # [n, c] of an item's votes under each label, the largest is 1
+    majority: Floats  # [n, c] posterior by MAJORITY
+
+
+def _average_models(
+    votes: Votes, weights: Mapping[Annotators, float], chosen: Annotators, fitted: AnnotatorFit, n_silent: int
+) -> _ModelAverage:
+    """Fit the models that have a weight, of which the chosen one is fitted already, and average them."""
+    posterior = np.zeros_like(fitted.posterior)
+    likelihood = np.zeros_like(fitted.likelihood)
+    majority = fitted.posterior
+    for model, weight in weights.items():
+        model_fit = fitted
+        if model != chosen:
+            model_fit = fit_annotators(votes, model, n_silent).with_correlation(fitted.correlation)
+        posterior += weight * model_fit.posterior
+        likelihood += weight * softmax(model_fit.likelihood, axis=1)
+        if model == MAJORITY:
+            majority = model_fit.posterior
+    return _ModelAverage(posterior, likelihood / likelihood.max(1, keepdims=True), majority)
 
 
 def model_weights(scores: Mapping[Choice, float], chosen: Annotators) -> dict[Annotators, float]:
@@ -376,14 +390,16 @@ def model_weights(scores: Mapping[Choice, float], chosen: Annotators) -> dict[An
     majority_score = of_model.get(MAJORITY, 0.0)
     weights = {MAJORITY: _MAJORITY_WEIGHT * (1 - min(_advantage(best_score, majority_score), _MAX_ADVANTAGE))}
     if ONE_COIN in of_model:
-        alike = max(of_model[ONE_COIN], of_model.get(SHARED, -np.inf))
-        weights[ONE_COIN] = _ONE_COIN_WEIGHT * (1 - _advantage(best_score, alike))
+        alike_score = max(
+            of_model[ONE_COIN], of_model.get(SHARED, -np.inf)
+        )  # models without confusions of one annotator
+        weights[ONE_COIN] = _ONE_COIN_WEIGHT * (1 - _advantage(best_score, alike_score))
     weights[chosen] = weights.get(chosen, 0.0) + 1 - sum(weights.values())
     return weights
 
 
-def _best_but_shared(scores: Mapping[Choice, float], chosen: Annotators) -> Annotators:
-    """Return the best model but SHARED, or the chosen one where no other was compared."""
+def _best_other_than_shared(scores: Mapping[Choice, float], chosen: Annotators) -> Annotators:
+    """Return the best model other than SHARED, or the chosen one where no other was compared."""
     for choice in scores:
         if choice.features is None and choice.model != SHARED:
             return choice.model
@@ -428,7 +444,7 @@ def _gains(train: Votes, held_out: Votes, predictions: Predictions, choices: Seq
 
     The second term removes what is gained by assigning all items to one class, or by modelling a habit. That an annotator who always
     gives l gives l again is not informative; the choice of the items is. Votes that share an answer count in proportion.
-    A rule whose vote is held out was not silent, so its silence is taken out of T.
+    A rule whose vote is held out did not abstain, so its abstention is taken out of T.
     """
     fitted = fit_annotators(train, replace(choices[0].model, tolerance=TOLERANCE), n_silent)
     vote_probabilities = fitted.confusions.of(held_out.annotator, held_out.label)  # [h, c]
@@ -437,10 +453,10 @@ def _gains(train: Votes, held_out: Votes, predictions: Predictions, choices: Seq
     for name in {choice.features for choice in choices}:
         if name is not None:
             feature_scores[name] = predictions[name](softmax(fitted.likelihood, axis=1))[items]
-    unsilenced = _silence_of_held_out(held_out, fitted)[items]
+    held_out_abstention = _abstention_of_held_out(held_out, fitted)[items]
     fitted = fitted._replace(
-        likelihood=fitted.likelihood[items] - unsilenced,
-        posterior=softmax(np.log(np.maximum(fitted.posterior[items], MIN_POSTERIOR)) - unsilenced, axis=1),
+        likelihood=fitted.likelihood[items] - held_out_abstention,
+        posterior=softmax(np.log(np.maximum(fitted.posterior[items], MIN_POSTERIOR)) - held_out_abstention, axis=1),
     )
     weight = held_out.share / held_out.share.mean()
     gains = []
@@ -452,11 +468,11 @@ def _gains(train: Votes, held_out: Votes, predictions: Predictions, choices: Seq
     return np.array(gains)
 
 
-def _silence_of_held_out(held_out: Votes, fitted: AnnotatorFit) -> Floats:
-    """Return what the silence of annotators whose votes are held out added to the log-likelihood of each item [n, c]."""
+def _abstention_of_held_out(held_out: Votes, fitted: AnnotatorFit) -> Floats:
+    """Return what the abstention of rules whose votes are held out added to the log-likelihood of each item [n, c]."""
     logs = np.zeros((len(held_out.items), len(held_out.labels)))
-    if fitted.silence.any():
-        by_speaker = np.flatnonzero(fitted.confusions.is_speaker[held_out.annotator])
-        rates = fitted.confusions.speaking[held_out.annotator[by_speaker]]
-        np.add.at(logs, held_out.item[by_speaker], held_out.share[by_speaker, None] * np.log1p(-rates))
+    if fitted.abstention.any():
+        by_rule = np.flatnonzero(fitted.confusions.is_rule[held_out.annotator])
+        rates = fitted.confusions.vote_rates[held_out.annotator[by_rule]]
+        np.add.at(logs, held_out.item[by_rule], held_out.share[by_rule, None] * np.log1p(-rates))
     return logs

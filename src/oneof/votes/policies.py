@@ -8,7 +8,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from oneof.storage.sheets import list_array, write_sheet
-from oneof.votes.ballots import ROUNDING, Floats, Integers, Votes, check_memory, tally
+from oneof.votes.ballots import ROUNDING, Floats, Integers, Votes, check_table_memory, tally
 from oneof.votes.dawid_skene import dawid_skene
 
 Mask = NDArray[np.bool_]
@@ -80,7 +80,7 @@ def top_p_set(posterior: Floats, p: float) -> Mask:
 
 def _to_mask(votes: Votes, item: Integers, label: Integers) -> Mask:
     """Return a mask [n, c] that is True at the pairs (item, label)."""
-    check_memory(votes, len(votes.items) * len(votes.labels))
+    check_table_memory(votes, len(votes.items) * len(votes.labels))
     mask = np.zeros((len(votes.items), len(votes.labels)), dtype=bool)
     mask[item, label] = True
     return mask

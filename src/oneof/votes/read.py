@@ -17,7 +17,7 @@ from oneof.data.roles import check_column
 from oneof.storage.did_you_mean import did_you_mean
 from oneof.storage.printable import shortened
 from oneof.votes.ballots import Answers, Votes, collect
-from oneof.votes.final_answer import parse_json
+from oneof.votes.final_answer import try_parse_json
 from oneof.votes.label_studio import is_label_studio, read_label_studio
 from oneof.votes.layout import Cells, Form, Layout, Request, find_layout, number_or_none
 from oneof.votes.records import (
@@ -46,7 +46,7 @@ from oneof.votes.records import (
     votes_key,
 )
 from oneof.votes.spelling import AS_WRITTEN, Spelling, read_map, read_taxonomy
-from oneof.votes.tables import VoteTable, check_ending, load, place_of_record, read_records
+from oneof.votes.tables import VoteTable, check_ending, load_columns, place_of_record, read_records
 
 ITEM = "item"
 ANNOTATOR = "annotator"
@@ -94,7 +94,7 @@ def read_long(
         required.append(label)
     if confidence is not None:
         required.append(confidence)
-    table = load(source, required, optional)
+    table = load_columns(source, required, optional)
     row, text = table.texts(label)
     items = table.keys(item).take(row)
     annotators = pc.utf8_trim_whitespace(table.strings(annotator)).dictionary_encode().take(row)
@@ -131,7 +131,7 @@ def read_wide(source: Any, *, columns: Sequence[str], item: str = "item", spelli
     """
     if not columns:
         raise ValueError("columns must name at least one annotator's column of a wide table; got none.")
-    table = load(source, [item], columns)
+    table = load_columns(source, [item], columns)
     ids = table.keys(item)
     _check_distinct(ids, item, table)
     annotators = list(dict.fromkeys(columns))
@@ -413,7 +413,7 @@ def _records_in_cells(path: Path) -> Placed | None:
         record = {}
         for name, cell in zip(cells, row, strict=True):
             if cell != "" and cell is not None:
-                parsed = parse_json(cell) if isinstance(cell, str) else None
+                parsed = try_parse_json(cell) if isinstance(cell, str) else None
                 record[name] = cell if parsed is None else parsed
         records.append((f"{path}, row {i}", record))
     return records
@@ -521,7 +521,7 @@ def _have_rich_cells(records: Placed, names: Sequence[str], ranked: bool) -> boo
 def _is_rich(cell: Any, ranked: bool) -> bool:
     """Return whether a cell is an object, a list of objects, a ranking, or a text in JSON."""
     if isinstance(cell, str):
-        return parse_json(cell) is not None
+        return try_parse_json(cell) is not None
     if isinstance(cell, list):
         return ranked or any(isinstance(element, dict) for element in cell)
     return isinstance(cell, dict)
@@ -563,9 +563,9 @@ def _rows_with_rich_cells(source: Any, layout: Layout, file: VotesFile) -> Place
         names.append(layout.annotator)
     cells = _table_cells(source, names)
     if file.confidence is not None:
-        cells[file.confidence] = load(source, [file.confidence]).confidences(file.confidence).tolist()
+        cells[file.confidence] = load_columns(source, [file.confidence]).confidences(file.confidence).tolist()
     if layout.item is not None:
-        cells[layout.item] = load(source, [layout.item]).keys(layout.item).to_pylist()
+        cells[layout.item] = load_columns(source, [layout.item]).keys(layout.item).to_pylist()
     rows = zip(*cells.values(), strict=True)
     return [(f"{opened.name}, row {i}", dict(zip(cells, row, strict=True))) for i, row in enumerate(rows)]
 
@@ -576,7 +576,7 @@ def _has_json_texts(opened: TableSource, names: list[str]) -> bool:
         if not (pa.types.is_string(chunk.type) or pa.types.is_large_string(chunk.type)):
             continue
         for text in pc.unique(chunk).to_pylist():
-            if text and text.lstrip()[:1] in ("{", "[", "`") and parse_json(text) is not None:
+            if text and text.lstrip()[:1] in ("{", "[", "`") and try_parse_json(text) is not None:
                 return True
     return False
 

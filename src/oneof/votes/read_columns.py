@@ -1,12 +1,13 @@
 r"""Find the columns of features that rules read, since what is learned from them repeats the rules' votes.
 
-A rule such as "the message has the word *free*" is a function of the features. A learner that sees the word predicts the vote, whether the rule is right
-or not, and would confirm it. Columns that no rule reads are a second witness. A rule a, which only ever gives one label, reads the column j if it speaks on
-nearly all rows where the column differs from its most frequent value, such as rows that have a word, and speaks there far more often than elsewhere:
+A rule such as "the message has the word *free*" is a function of the features. A learner that has the word as a feature predicts the vote,
+whether the rule is right or not, and would confirm it. Columns that no rule reads are independent evidence. A rule a, which only ever gives one
+label, reads the column j if it votes on nearly all rows where the column differs from its most frequent value, such as rows that have a word, and
+votes there far more often than elsewhere:
 
-    s_ja >= 0.95 n_j      and      s_ja - n_j r_a  >  5 sqrt(n_j r_a (1 - r_a))
+    v_ja >= 0.95 n_j      and      v_ja - n_j r_a  >  5 sqrt(n_j r_a (1 - r_a))
 
-n_j: rows where column j differs,  s_ja: those of them on which a speaks,  r_a: share of all rows on which a speaks.
+n_j: rows where column j differs,  v_ja: those of them on which a votes,  r_a: share of all rows on which a votes.
 
 A number that a rule compares with a threshold is not found, nor is a word in a vector of a whole text.
 """
@@ -19,9 +20,10 @@ from scipy.sparse import csr_array
 
 from oneof.votes.ballots import Floats, Integers, Votes
 
-MIN_SPOKEN = 0.95  # share of the rows where a column differs on which a rule speaks
-MIN_SURPRISE = 5.0  # standard deviations by which it speaks there more often than on any rows
-MAX_DIFFERENT = 0.5  # share of the rows on which a column differs from its most frequent value; more in measurements, which are not searched
+MIN_VOTE_RATE = 0.95  # of a rule on the rows where a column differs
+MIN_STANDARD_DEVIATIONS = 5.0  # by which it votes there more often than on any rows
+# Share of the rows on which a column may differ from its most frequent value; it is larger in measurements, which are not searched.
+MAX_DIFFERENT = 0.5
 
 
 def columns_read_by_rules(x: Floats, votes: Votes, item: Integers) -> NDArray[np.bool_]:
@@ -41,23 +43,23 @@ def columns_read_by_rules(x: Floats, votes: Votes, item: Integers) -> NDArray[np
     array([ True,  True, False])
     """
     n = len(item)
-    speaks = _speaks(votes)[item]
-    if not x.size or not speaks.shape[1]:
+    has_vote = _votes_of_rules(votes)[item]
+    if not x.size or not has_vote.shape[1]:
         return np.zeros(x.shape[1], dtype=bool)
     differs = _differs_from_most_frequent(x)
     n_different = differs.sum(0)[:, None]  # [d, 1]
-    spoken = np.asarray((speaks.T @ differs.astype(np.float32)).T)  # [d, rules]
-    rate = np.asarray(speaks.sum(0)).ravel() / n
+    n_votes = np.asarray((has_vote.T @ differs.astype(np.float32)).T)  # [d, rules]
+    rate = np.asarray(has_vote.sum(0)).ravel() / n
     expected = n_different * rate
     deviation = np.sqrt(n_different * rate * (1 - rate))
-    is_read = spoken >= MIN_SPOKEN * n_different
-    is_read &= spoken - expected > MIN_SURPRISE * deviation
+    is_read = n_votes >= MIN_VOTE_RATE * n_different
+    is_read &= n_votes - expected > MIN_STANDARD_DEVIATIONS * deviation
     is_read &= n_different <= MAX_DIFFERENT * n
     return np.asarray(is_read.any(1))
 
 
-def _speaks(votes: Votes) -> Any:
-    """Return on which items each annotator who only ever gives one label speaks: a sparse array [items, rules] of ones."""
+def _votes_of_rules(votes: Votes) -> Any:
+    """Return on which items each annotator who only ever gives one label votes: a sparse array [items, rules] of ones."""
     c = len(votes.labels)
     pairs = np.unique(votes.annotator * c + votes.label)
     n_labels = np.bincount(pairs // c, minlength=len(votes.annotators))
@@ -65,9 +67,9 @@ def _speaks(votes: Votes) -> Any:
     column = np.cumsum(is_rule) - 1
     n_rules = int(is_rule.sum())
     by_rule = is_rule[votes.annotator]
-    spoken = np.unique(votes.item[by_rule] * max(n_rules, 1) + column[votes.annotator[by_rule]])
-    positions = np.divmod(spoken, max(n_rules, 1))
-    return csr_array((np.ones(len(spoken)), positions), shape=(len(votes.items), n_rules))
+    cells = np.unique(votes.item[by_rule] * max(n_rules, 1) + column[votes.annotator[by_rule]])
+    positions = np.divmod(cells, max(n_rules, 1))
+    return csr_array((np.ones(len(cells)), positions), shape=(len(votes.items), n_rules))
 
 
 def _differs_from_most_frequent(x: Floats) -> NDArray[np.bool_]:

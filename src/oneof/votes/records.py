@@ -1,6 +1,6 @@
 """Flatten votes in JSON objects: nested votes, distributions over labels, and exports of Argilla, Prodigy and distilabel.
 
-Every form becomes a list of `Answer`: what one annotator said about one item, as labels with weights.
+Every form becomes a list of `Answer`: the labels that one annotator gave one item, with weights.
 """
 
 import json
@@ -16,7 +16,7 @@ import pyarrow as pa
 from oneof.data.files.source import is_number
 from oneof.storage.printable import shortened
 from oneof.votes.ballots import Answers, Votes, collect
-from oneof.votes.final_answer import parse_json
+from oneof.votes.final_answer import try_parse_json
 from oneof.votes.spelling import Spelling
 
 ITEM_NAMES = ("item", "id", "item_id", "example_id", "sample_id", "task_id", "question_id", "uid", "idx", "index")
@@ -29,21 +29,14 @@ LABEL_NAMES = (
 )  # fmt: skip
 RANKING_NAMES = ("ranking", "ranked")  # of lists whose first label counts most
 VOTES_NAMES = ("votes", "answers", "annotations", "judgments", "responses")
-TEXT_NAMES = (
-    "text",
-    "instruction",
-    "input",
-    "prompt",
-    "question",
-    "sentence",
-    "message",
-)  # identify an item where no id does
+# Texts, which identify an item where no id does.
+TEXT_NAMES = ("text", "instruction", "input", "prompt", "question", "sentence", "message")
 # Columns of distilabel's models and answers: of single rows, and as `GroupColumns` names them by default, in older versions and in its examples.
 MODEL_NAMES = ("model_name", "model_names", "grouped_model_name", "merged_model_name", "generation_models")
 GENERATION_NAMES = (
     *LABEL_NAMES, "generations", "grouped_labels", "grouped_generation", "merged_labels", "merged_generation",
 )  # fmt: skip
-UNCLASSIFIED = "unclassified"  # what distilabel's text classification answers where no label applies
+UNCLASSIFIED = "unclassified"  # the answer of distilabel's text classification where no label applies
 MIN_PROBABILITY = 0.05  # of a label in a distribution, relative to the most probable one: others are not votes
 _PROBABILITY_NAMES = ("probability", "prob", "score", "confidence", "logprob")
 
@@ -59,7 +52,7 @@ class Keys(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What one annotator said about one item."""
+    """The labels that one annotator gave one item."""
 
     item: Any
     annotator: str
@@ -162,7 +155,7 @@ def parse_answer(value: Any, keys: Keys, where: str) -> list[tuple[str, float]]:
 
 def parsed_text(text: str, separator: str | None) -> Any:
     """Return the answer that a text holds in JSON; else the text, or its parts if there is a separator."""
-    value = parse_json(text)
+    value = try_parse_json(text)
     if value is not None:
         try:
             parse_answer(value, Keys("", "", ""), "")
@@ -433,7 +426,7 @@ def flatten_prodigy(records: Placed, keys: Keys) -> Flattened:
 
 
 class _Decisions(NamedTuple):
-    """What one annotator of Prodigy decided about the labels of one item, each a task of its own."""
+    """The labels of one item that one annotator of Prodigy accepted and rejected, each in a task of its own."""
 
     item: Any
     place: str

@@ -8,8 +8,8 @@ shared mistakes and the power of the predictions are estimated together, by the 
     P(true label j of item i)  ~  q_ij^b L_ij
     L_ij = (1 - h) prod_a pi_a(j -> l_ia)  +  h sum_m C(j -> m) prod_a [s 1(l_ia = m) + (1 - s) pi_a(j -> l_ia)]
 
-q are the predictions, b is their power, pi_a the confusion matrix of annotator a, and l_ia the annotator's vote. An item is misleading with probability h: it
-then looks like the label m to everybody, and each annotator is fooled with probability s.
+q are the predictions, b is their power, pi_a the confusion matrix of annotator a, and l_ia the annotator's vote. An item is misleading with
+probability h: it then looks like the label m to everybody, and each annotator is fooled with probability s.
 
 EM computes L relative to its first term, in which nobody is fooled:
 
@@ -64,7 +64,7 @@ class SharedMistakesModel(NamedTuple):
     predictions: list[Floats]  # [items, c] each, by models that did not see the item's votes
     start: Floats  # [items, c] probabilities of the true labels by votes alone
     annotators: Annotators
-    fixed: Floats  # [items, c] log-likelihood of the votes by rules, and of their silence
+    fixed: Floats  # [items, c] log-likelihood of the votes by rules, and of their abstention
     columns: Sequence[int]  # of the votes' labels among the classes of the rows
 
     def posterior(self, predictions: Sequence[NDArray[Any]]) -> Floats:
@@ -88,11 +88,11 @@ class SharedMistakesModel(NamedTuple):
 
 
 def log_likelihood_of_rules(votes: Votes, fitted: AnnotatorFit) -> Floats:
-    """Return the log-likelihood [n, c] of the votes by annotators who only ever give one label, and of their silence."""
-    is_rule = np.flatnonzero(fitted.confusions.is_speaker[votes.annotator])
-    logs = np.tile(fitted.silence, (len(votes.items), 1))
-    rule_logs = fitted.logs_of_votes(votes.annotator[is_rule], votes.label[is_rule])
-    np.add.at(logs, votes.item[is_rule], votes.share[is_rule, None] * rule_logs)
+    """Return the log-likelihood [n, c] of the votes by annotators who only ever give one label, and of their abstention."""
+    by_rule = np.flatnonzero(fitted.confusions.is_rule[votes.annotator])
+    logs = np.tile(fitted.abstention, (len(votes.items), 1))
+    rule_logs = fitted.logs_of_votes(votes.annotator[by_rule], votes.label[by_rule])
+    np.add.at(logs, votes.item[by_rule], votes.share[by_rule, None] * rule_logs)
     return logs
 
 
@@ -171,6 +171,7 @@ class _Matrices(NamedTuple):
 
 
 def _matrices_of(votes: Votes) -> _Matrices:
+    """Build the sparse matrices of votes."""
     n = len(votes.items)
     c = len(votes.labels)
     by_pair, _, pair = vote_matrices(votes)

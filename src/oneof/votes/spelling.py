@@ -39,7 +39,7 @@ from oneof.votes.free_text import (
     meaning_of,
     numbered_classes,
 )
-from oneof.votes.tables import load, load_json, without_decimals
+from oneof.votes.tables import load_columns, load_json, without_decimals
 
 Integers = NDArray[np.intp]
 
@@ -292,10 +292,10 @@ def parse_labels(
     meanings, classes = _map_free_text(encoded.dictionary.to_pylist(), names_of_texts, counts, spelling)
     labels_of_texts, remarks = expand_labels(names_of_texts, counts, spelling.classes or classes, spelling.taxonomy)
     if spelling.classes is None:
-        on_minus_one = _interpret_minus_one(labels_of_texts)
-        if on_minus_one:
+        minus_one_remarks = _interpret_minus_one(labels_of_texts)
+        if minus_one_remarks:  # one that it occurs only once would be a second remark on it
             remarks = [remark for remark in remarks if "only once ('-1')" not in remark]
-        remarks.extend(on_minus_one)
+        remarks.extend(minus_one_remarks)
     if meanings:
         remarks.insert(0, _describe_meanings(meanings))
 
@@ -401,8 +401,10 @@ def _map_free_text(
                 names_of_texts[index] = [numbered_class]
                 meanings.append(Meaning(text, (numbered_class,), counts[index]))
                 continue
-        is_part_of_label = labels is not None and len(labels) == 1 and not are_given and not is_variant(text, labels[0])
-        if is_part_of_label and not is_sentence(text):
+        only_contains_label = (
+            not are_given and labels is not None and len(labels) == 1 and not is_variant(text, labels[0])
+        )
+        if only_contains_label and not is_sentence(text):
             continue  # "hot dog" is no "dog"
         if labels is None and is_sentence(text) and not are_given:
             labels = []
@@ -503,7 +505,7 @@ def read_taxonomy(path: str | Path) -> Taxonomy:
 def _read_pairs(path: Path, key: str, value: str) -> Iterable[tuple[str, str]]:
     """Return two columns of a table, or the members of a JSON object, as pairs."""
     if path.suffix.lower() != ".json":
-        table = load(path, [key], [value])
+        table = load_columns(path, [key], [value])
         keys = table.strings(key).to_pylist()
         values = table.strings(value).fill_null("").to_pylist()
         return zip(keys, values, strict=True)

@@ -86,8 +86,8 @@ class PartitionedVotes:
         order = np.argsort(key, kind="stable")
         starts = np.flatnonzero(np.diff(key[order], prepend=-1))
         first = order[starts]
-        if confidence is not None:
-            confidence = np.maximum.reduceat(confidence[order], starts) if len(starts) else confidence
+        if confidence is not None and len(starts):
+            confidence = np.maximum.reduceat(confidence[order], starts)
         return Votes(
             items=items,
             annotators=self.annotators,
@@ -204,18 +204,18 @@ def _encode(
             )
     label = pc.cast(label, pa.string())
     is_vote = pc.not_equal(label, "")
-    kept = pc.indices_nonzero(is_vote)
+    vote_rows = pc.indices_nonzero(is_vote)
     encoded = {
-        "item": item.take(kept),
-        "annotator": annotators.encode(pc.cast(annotator.take(kept), pa.string())),
-        "label": labels.encode(label.take(kept)),
+        "item": item.take(vote_rows),
+        "annotator": annotators.encode(pc.cast(annotator.take(vote_rows), pa.string())),
+        "label": labels.encode(label.take(vote_rows)),
     }
     if confidence:
-        weights = pc.cast(confidence[0].take(kept), pa.float64())
+        weights = pc.cast(confidence[0].take(vote_rows), pa.float64())
         low, high = pc.min_max(weights).as_py().values()
         if low is not None and not 0 <= low <= high <= 1:
             raise ValueError(
-                f"column {names[3]!r} must hold confidences from 0 to 1; {file}, from row {first_row} on, has others. Mend the file."
+                f"column {names[3]!r} must hold confidences from 0 to 1; {file}, from row {first_row} on, has others. Correct the file."
             )
         encoded["confidence"] = weights
     return pa.table(encoded)
@@ -237,13 +237,12 @@ def _deal(votes: pa.Table, n_parts: int) -> Iterator[tuple[int, pa.Table]]:
 
 
 def _hash(values: pa.Array) -> NDArray[np.uint64]:
-    """Return a number for every value that is the same wherever the value occurs, and spread over all numbers."""
+    """Return a hash of every value."""
     if pa.types.is_integer(values.type):
         mixed = values.to_numpy().astype(np.uint64) * _GOLDEN
         return np.asarray(mixed >> np.uint64(32))
-    texts = (
-        pc.cast(values, pa.large_binary()) if pa.types.is_binary(values.type) else pc.cast(values, pa.large_string())
-    )
+    text_type = pa.large_binary() if pa.types.is_binary(values.type) else pa.large_string()
+    texts = pc.cast(values, text_type)
     _, offset_buffer, byte_buffer = texts.buffers()
     offsets = np.frombuffer(offset_buffer, np.int64)[texts.offset : texts.offset + len(texts) + 1]
     content = np.frombuffer(byte_buffer, np.uint8)

@@ -115,7 +115,7 @@ def _first_non_number(array: Any) -> int:
     return 0
 
 
-def load(source: Any, required: Sequence[str], optional: Sequence[str] = ()) -> VoteTable:
+def load_columns(source: Any, required: Sequence[str], optional: Sequence[str] = ()) -> VoteTable:
     """Read columns of a file, an Arrow table or a data frame.
 
     Parameters
