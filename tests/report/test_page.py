@@ -21,6 +21,7 @@ from run_folder import NASTY, write_run
 from small_table import frame
 
 import oneof.cli.report
+import oneof.report
 import oneof.review.cards
 from oneof.cli.report import report
 from oneof.ensemble.accuracy import binomial_interval, measure_labels, sample_order
@@ -621,3 +622,16 @@ def test_answers_of_the_review_measure_the_labels(run):
     for measured, words in ((None, "nobody has checked it"), (Accuracy(50, 45, 0, 0.78, 0.97), "about 50 rows")):
         html = render_page(opened.metadata, purified, opened.training, opened.rows, reviewed=measured)
         assert words in html
+
+
+def test_every_class_of_the_style_sheet_is_on_the_page():
+    """A class that is renamed in a template alone loses its style, and nothing else tells."""
+    templates = Path(oneof.report.__file__).parent / "templates"
+    styled = set(re.findall(r"\.([a-zA-Z][\w-]*)", (templates / "page.css").read_text()))
+    script = (templates / "page.js").read_text()
+    used = set()
+    for template in templates.glob("*.html"):
+        for names in re.findall(r'class="([^"]*)"', template.read_text()):
+            used.update(re.findall(r"[\w-]+", names))
+    assert {"facts", "chip"} <= styled
+    assert {name for name in styled - used if name not in script} == set()
