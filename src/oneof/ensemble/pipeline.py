@@ -8,7 +8,7 @@
 4. Held-out sets weight the learners. The accuracy on new rows is estimated from held-out predictions.
 5. The learners' weighted mean, and the votes where there are any, resolve the label of every row. Probabilities are lowered where sets
    seem to miss the true label, where features predict which wrong labels are in the sets, and where nothing was learned; probabilities
-   of the input that features explain stay as they are.
+   of the input that features explain stay as they are. New rows are predicted no more confidently than rows whose set is known.
 
 No true label is used, except those that are given as gold.
 """
