@@ -223,6 +223,7 @@ def explanation(place: Place, book: Book) -> Explanation:
     explanations = (
         _clpl_on_softmax,
         _one_plain_view,
+        _views_of_table_1,
         _forms_of_pop_on_cifar100,
         _less_weight_decay,
         _pico,
@@ -273,6 +274,22 @@ def _one_plain_view(place: Place, book: Book) -> Explanation | None:
     if accuracy is None:
         return None
     return judged(place, {"on one plain view (Table 3)": accuracy})
+
+
+def _views_of_table_1(place: Place, book: Book) -> Explanation | None:
+    """Return what a loss that is below print on one plain view has, without POP, on the three views of Table 1."""
+    line = place.line
+    if place.table != 3 or not line.name.startswith("cifar") or place.distance > -BELOW:
+        return None
+    loss = line.system.removesuffix("+POP")
+    experiments = {}
+    on_all_views = book.mean(1, line.name, loss)
+    if on_all_views is not None:
+        experiments[f"{loss} on three views (Table 1)"] = on_all_views
+    as_cross_entropy = book.mean(1, line.name, loss, CROSS_ENTROPY)
+    if as_cross_entropy is not None:
+        experiments[f"{CROSS_ENTROPY}, on three views"] = as_cross_entropy
+    return judged(place, experiments) if experiments else None
 
 
 def _forms_of_pop_on_cifar100(place: Place, book: Book) -> Explanation | None:
