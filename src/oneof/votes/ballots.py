@@ -122,45 +122,51 @@ def collect(answers: Answers, spelling: Spelling) -> Votes:
     source = answers.source
     items = answers.item.dictionary
     annotators = answers.annotator.dictionary.to_pylist()
-    labels, row, label, remarks, meanings = parse_labels(
-        answers.text, spelling, lambda i: f"{source}, {answers.place(i)}"
-    )
-    if len(row) == 0:
+    parsed = parse_labels(answers.text, spelling, lambda i: f"{source}, {answers.place(i)}")
+    if len(parsed.row) == 0:
         raise ValueError(f"votes must hold at least one label; {source} has none.")
-    item = answers.item.indices.to_numpy()[row].astype(np.intp)
-    annotator = answers.annotator.indices.to_numpy()[row].astype(np.intp)
+    item = answers.item.indices.to_numpy()[parsed.row].astype(np.intp)
+    annotator = answers.annotator.indices.to_numpy()[parsed.row].astype(np.intp)
 
-    key = np.ravel_multi_index((item, annotator, label), (len(items), len(annotators), len(labels)))
+    key = np.ravel_multi_index((item, annotator, parsed.label), (len(items), len(annotators), len(parsed.labels)))
     order = np.argsort(key, kind="stable")
     starts = np.flatnonzero(np.diff(key[order], prepend=-1))
-    first = order[starts]
+    n_duplicates = np.diff(starts, append=len(order))  # of each vote, itself among them
     confidence = None
     if answers.confidence is not None:
         # Of duplicates, the highest confidence counts.
-        confidence = np.maximum.reduceat(answers.confidence[row][order], starts)
-    frequency = _frequency_in_answer(item[first], annotator[first], np.diff(starts, append=len(order)))
+        confidence = np.maximum.reduceat(answers.confidence[parsed.row][order], starts)
+    first = order[starts]
+    item = item[first]
+    annotator = annotator[first]
+
+    remarks = list(parsed.remarks)
+    frequency = _frequency_in_answer(item, annotator, n_duplicates)
     if frequency is not None:
-        is_less_frequent = frequency < 1
-        answers_of_votes = np.stack([item[first], annotator[first]], axis=1)
-        n_uneven = len(np.unique(answers_of_votes[is_less_frequent], axis=0))
-        remarks.append(
-            f"{n_uneven:,} answers name one label more often than another: it counts more, as in several answers of one model."
-        )
-    voted_items, item_index = np.unique(item[first], return_inverse=True)
+        remarks.append(_remark_on_uneven_answers(item, annotator, frequency))
+    voted_items, item_index = np.unique(item, return_inverse=True)
     return Votes(
         items=items.take(voted_items),
         annotators=annotators,
-        labels=labels,
+        labels=parsed.labels,
         item=item_index,
-        annotator=annotator[first],
-        label=label[first],
+        annotator=annotator,
+        label=parsed.label[first],
         confidence=confidence,
         frequency=frequency,
         unanswered=len(items) - len(voted_items),
         repeated=len(order) - len(first),
         remarks=tuple(remarks),
-        meanings=tuple(meanings),
+        meanings=tuple(parsed.meanings),
     )
+
+
+def _remark_on_uneven_answers(item: Integers, annotator: Integers, frequency: Floats) -> str:
+    """Return a remark on the answers that name one label more often than another."""
+    is_less_frequent = frequency < 1
+    uneven_answers = np.unique(np.stack([item, annotator], axis=1)[is_less_frequent], axis=0)
+    named = f"{len(uneven_answers):,} answers name one label more often than another"
+    return f"{named}: it counts more, as in several answers of one model."
 
 
 def _frequency_in_answer(item: Integers, annotator: Integers, count: Integers) -> Floats | None:
