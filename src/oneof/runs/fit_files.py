@@ -46,7 +46,7 @@ FILE_COLUMN = "oneof.file"  # of the sample: the number of the file that a row i
 ROW_COLUMN = "oneof.row"  # and its number there
 N_EVAL = 10_000  # rows that score the quick fits
 FIRST_SIZE = 2_500  # rows of the first quick fit; each next one has twice as many
-MAX_SAMPLE = 100_000
+MAX_SAMPLED_ROWS = 100_000  # of the files, unless the user says how many
 MIN_GAIN = 0.002  # of the share of held-out sets that contain the prediction: a smaller one ends the curve
 BYTES_PER_CELL = 40  # that a fit takes for each row and column, about
 # Of a default fit of 20 columns on one core: 30,000 rows take 41 to 57 s (results/large_tables.jsonl).
@@ -222,7 +222,7 @@ def _largest_sample(file: Path, n_rows: Sequence[int], n_sample: int | None, res
     width = len(pq.read_schema(file).names)
     budget = resources.memory or 2**30
     in_memory = budget // (BYTES_PER_CELL * width)
-    return min(max(in_memory, FIRST_SIZE), MAX_SAMPLE, sum(n_rows))
+    return min(max(in_memory, FIRST_SIZE), MAX_SAMPLED_ROWS, sum(n_rows))
 
 
 def _announce(
