@@ -8,7 +8,7 @@ from oneof.data.files.source import is_number
 from oneof.storage.did_you_mean import did_you_mean
 from oneof.storage.printable import shortened
 from oneof.votes.guess import WideColumns, annotator_columns, are_counts, label_columns
-from oneof.votes.records import ANNOTATOR_NAMES, ITEM_NAMES, LABEL_NAMES, RANKING_NAMES, TEXT_NAMES, first_name
+from oneof.votes.records import ANNOTATOR_NAMES, ITEM_NAMES, LABEL_NAMES, RANKING_NAMES, TEXT_NAMES, find_name
 from oneof.votes.tables import without_decimals
 
 Form = Literal["long", "wide", "label-studio"]
@@ -67,11 +67,11 @@ def find_layout(request: Request, names: Sequence[str], read_cells: Callable[[Se
 
     `read_cells` returns the values of columns; it is called only where their names are not enough.
     """
-    item = first_name(request.item, ITEM_NAMES, names)
+    item = find_name(request.item, ITEM_NAMES, names)
     if request.columns and request.form != "long":
         return _wide(request, names, _matching_columns(request, names, item), (), read_cells)
-    annotator = first_name(request.annotator, ANNOTATOR_NAMES, names)
-    label = first_name(request.label, LABEL_NAMES, names)
+    annotator = find_name(request.annotator, ANNOTATOR_NAMES, names)
+    label = find_name(request.label, LABEL_NAMES, names)
     has_default_names = annotator == request.annotator and label == request.label
     is_long = request.form == "long" or (has_default_names and request.form is None)
     if not is_long and names:
@@ -132,7 +132,7 @@ def _wide(
 ) -> Layout:
     """Return the layout of a table with a column per annotator; its item is a column of ids, of distinct texts, or the row."""
     remarks = []
-    item = first_name(request.item, ITEM_NAMES, names)
+    item = find_name(request.item, ITEM_NAMES, names)
     if item is None and request.item == ITEM_NAMES[0]:
         item = _distinct_texts(set(names) - set(columns), read_cells)
         if item is None:
@@ -169,7 +169,7 @@ def _long(
     read_cells: Callable[[Sequence[str]], Cells],
 ) -> Layout:
     """Return the layout of a table with a row per vote."""
-    item = first_name(request.item, (*ITEM_NAMES, *TEXT_NAMES), names) or request.item
+    item = find_name(request.item, (*ITEM_NAMES, *TEXT_NAMES), names) or request.item
     labels: list[str] = []
     if item in names and annotator is not None and label is None and request.label == LABEL_NAMES[0]:
         others = [name for name in names if name not in (item, annotator)]

@@ -60,7 +60,7 @@ class Answer(NamedTuple):
     place: str  # where it is in the source, for messages
 
 
-def first_name(wanted: str, alternatives: Sequence[str], names: Sequence[str]) -> str | None:
+def find_name(wanted: str, alternatives: Sequence[str], names: Sequence[str]) -> str | None:
     """Return the wanted name if it is there; if it is the default, the first alternative that is; else None.
 
     Case does not matter for alternatives, nor whether words are joined by "_": "Question ID" is "question_id".
@@ -180,7 +180,7 @@ def _bad_answer(key: str, value: Any, where: str) -> str:
 
 def _parse_object(value: Mapping[str, Any], keys: Keys, where: str) -> list[tuple[str, float]]:
     """Parse {label: probability}, or an object that holds the label among other keys."""
-    name = first_name("label", LABEL_NAMES, list(value))
+    name = find_name("label", LABEL_NAMES, list(value))
     if name is not None and isinstance(value[name], (str, int, list, Mapping)):
         return parse_answer(value[name], keys, where)
     scores = {}
@@ -209,8 +209,8 @@ def _parse_objects(values: Sequence[Mapping[str, Any]], keys: Keys, where: str) 
         return [(str(values[0]["token"]), 1.0)]
     scores: dict[str, float] = {}
     for value in values:
-        label_name = first_name("label", (*LABEL_NAMES, "token"), list(value))
-        score_name = first_name("probability", (*_PROBABILITY_NAMES, "rank"), list(value))
+        label_name = find_name("label", (*LABEL_NAMES, "token"), list(value))
+        score_name = find_name("probability", (*_PROBABILITY_NAMES, "rank"), list(value))
         if label_name is None or score_name is None or not isinstance(value[score_name], (int, float)):
             raise ValueError(_bad_answer(keys.label, list(values), where))
         label = _scalar_text(value[label_name])
@@ -354,8 +354,8 @@ def flatten_nested(records: Placed, keys: Keys, name: str) -> Flattened:
                 has_anonymous = True
                 answers.append(Answer(key, f"annotator {position}", parse_answer(vote, keys, place), place))
                 continue
-            annotator_name = first_name(keys.annotator, ANNOTATOR_NAMES, list(vote))
-            label_name = first_name(keys.label, LABEL_NAMES, list(vote))
+            annotator_name = find_name(keys.annotator, ANNOTATOR_NAMES, list(vote))
+            label_name = find_name(keys.label, LABEL_NAMES, list(vote))
             if annotator_name is None or label_name is None:
                 got = f"{place} has {', '.join(vote) or 'nothing'}"
                 remedy = "Name them with --annotator and --label."
@@ -605,9 +605,9 @@ def _has_list_of_answers(record: Mapping[str, Any], models: Any) -> bool:
 def flatten_distilabel(records: Placed, keys: Keys, source: str) -> Flattened:
     """Flatten rows of distilabel: an answer per row, or grouped lists of model names and answers."""
     names = keys_of(records)
-    item = first_name(keys.item, ITEM_NAMES, names) or first_name(TEXT_NAMES[0], TEXT_NAMES, names)
+    item = find_name(keys.item, ITEM_NAMES, names) or find_name(TEXT_NAMES[0], TEXT_NAMES, names)
     annotator = next(name for name in MODEL_NAMES if name in names)
-    label = first_name(keys.label, GENERATION_NAMES, names)
+    label = find_name(keys.label, GENERATION_NAMES, names)
     if label is None:
         raise ValueError(f"column {keys.label!r} must be in {source}; it has {', '.join(names)}. Name it with --label.")
     keys = keys._replace(label=label)
