@@ -30,7 +30,7 @@ from oneof.votes.records import (
     Keys,
     Placed,
     collect_answers,
-    first_name,
+    find_name,
     flatten_argilla,
     flatten_distilabel,
     flatten_long,
@@ -268,41 +268,48 @@ def read_votes(source: Any, *, form: Form | None = None, report_unused: bool = T
         check_ending(source)
     else:
         source = _as_table(source, file.item)
-    form = form or file.form
+    if form is not None:
+        file = replace(file, form=form)
     spelling = file.spelling
-    if isinstance(source, Path) and (form == "label-studio" or (form is None and is_label_studio(source))):
+    is_from_label_studio = file.form == "label-studio"
+    if isinstance(source, Path) and (is_from_label_studio or (file.form is None and is_label_studio(source))):
         return read_label_studio(source, from_name=file.from_name, confidence=file.confidence, spelling=spelling)
     records = _records_of(source)
     names = _names_of(source, records)
-    if records is not None and form is None:
+    if records is not None and file.form is None:
         export = _flatten_export(records, file, names)
         if export is not None:
             votes = collect_answers(file.name, export.answers, spelling)
             return _with_remarks(votes, export.remarks, names, export.used, report_unused)
-    layout = _layout_of(source, file, form, names, records)
+    layout = _layout_of(source, file, names, records)
     _check_columns(file, layout, names)
-    if records is None:
-        records = _rows_with_rich_cells(source, layout, file)
-    answers = None
-    if records is not None:
-        answers = _answers_of(records, layout, file)
-    item = layout.item or file.item
-    if answers is not None:
-        votes = collect_answers(file.name, answers, spelling)
-    elif layout.columns or form == "wide":
-        votes = read_wide(source, columns=layout.columns, item=item, spelling=spelling)
-    else:
-        votes = read_long(
-            source,
-            item=item,
-            annotator=layout.annotator or file.annotator,
-            label=layout.label or file.label,
-            confidence=file.confidence,
-            spelling=spelling,
-            allow_missing=True,
-        )
+    votes = _read_columns_of_votes(source, records, layout, file, spelling)
     used = {*layout.used, *layout.truth, file.confidence or ""}
     return _with_remarks(votes, list(layout.remarks), names, used, report_unused)
+
+
+def _read_columns_of_votes(
+    source: Any, records: Placed | None, layout: Layout, file: VotesFile, spelling: Spelling
+) -> Votes:
+    """Read votes from the columns of a table, or the keys of flat records, that a layout names."""
+    if records is None:
+        records = _rows_with_rich_cells(source, layout, file)
+    if records is not None:
+        answers = _answers_of(records, layout, file)
+        if answers is not None:
+            return collect_answers(file.name, answers, spelling)
+    item = layout.item or file.item
+    if layout.columns or file.form == "wide":
+        return read_wide(source, columns=layout.columns, item=item, spelling=spelling)
+    return read_long(
+        source,
+        item=item,
+        annotator=layout.annotator or file.annotator,
+        label=layout.label or file.label,
+        confidence=file.confidence,
+        spelling=spelling,
+        allow_missing=True,
+    )
 
 
 def _as_table(source: Any, item: str) -> Any:
@@ -317,9 +324,9 @@ def _as_table(source: Any, item: str) -> Any:
     if hasattr(source, "iloc") and hasattr(source, "rename_axis"):
         index = source.index
         names = [str(name) for name in source.columns]
-        has_ids = first_name(item, (*ITEM_NAMES, *TEXT_NAMES), names) is not None
+        has_ids = find_name(item, (*ITEM_NAMES, *TEXT_NAMES), names) is not None
         is_default = index.name is None and list(index) == list(range(len(index)))
-        is_long = first_name(ANNOTATOR_NAMES[0], ANNOTATOR_NAMES, names) is not None and index.name is None
+        is_long = find_name(ANNOTATOR_NAMES[0], ANNOTATOR_NAMES, names) is not None and index.name is None
         if not has_ids and not is_default and not is_long and index.nlevels == 1:
             return source.rename_axis(item).reset_index()
     return source
@@ -353,9 +360,9 @@ def _with_settings(source: Any, settings: dict[str, Any]) -> VotesFile:
     return VotesFile(path, **settings)
 
 
-def _layout_of(source: Any, file: VotesFile, form: Form | None, names: list[str], records: Placed | None) -> Layout:
+def _layout_of(source: Any, file: VotesFile, names: list[str], records: Placed | None) -> Layout:
     """Find the columns of a table or of flat records; raise ValueError for a confidence in the wide form."""
-    request = Request(file.name, file.item, file.annotator, file.label, file.columns, file.classes, form)
+    request = Request(file.name, file.item, file.annotator, file.label, file.columns, file.classes, file.form)
 
     def read_cells(wanted: Sequence[str]) -> Cells:
         if records is None:
@@ -487,7 +494,7 @@ def _flatten_export(records: Placed, file: VotesFile, names: list[str]) -> Flatt
         return flatten_argilla(records, keys, file.name)
     if is_distilabel(records):
         return flatten_distilabel(records, keys, file.name)
-    item = first_name(file.item, (*ITEM_NAMES, *TEXT_NAMES), names)
+    item = find_name(file.item, (*ITEM_NAMES, *TEXT_NAMES), names)
     nested = votes_key(records)
     if item is not None and nested is not None and nested != file.label and not file.columns:
         return flatten_nested(records, keys._replace(item=item), nested)
@@ -599,7 +606,7 @@ def table_layout(file: VotesFile) -> Layout | None:
     path = Path(file.path)
     if not _has_table_ending(path):
         return None
-    return _layout_of(path, file, file.form, list(open_table(path).names), None)
+    return _layout_of(path, file, list(open_table(path).names), None)
 
 
 def _table_cells(source: Any, names: list[str]) -> dict[str, list[Any]]:
