@@ -13,6 +13,7 @@ from oneof.votes.tables import without_decimals
 
 Form = Literal["long", "wide", "label-studio"]
 Cells = Mapping[str, Sequence[Any]]  # by column
+_MAX_LISTED = 12  # names of columns in a remark
 
 
 class Request(NamedTuple):
@@ -142,11 +143,8 @@ def _wide(
     elif item is None:
         item = request.item  # named and not there: an error where it is read
     if not request.columns and columns:
-        listed = ", ".join(shortened(name, 40) for name in columns[:12])
-        more = ", ..." if len(columns) > 12 else ""
-        remarks.append(
-            f"Each of these columns is an annotator: {listed}{more}. If that is wrong, name them: --columns."
-        )
+        each = f"Each of these columns is an annotator: {_listed(columns)}."
+        remarks.append(f"{each} If that is wrong, name them: --columns.")
     if truth:
         listed = ", ".join(map(repr, truth))
         remarks.append(f"Not taken for an annotator, by its name: {listed}. If it is one, name all of them: --columns.")
@@ -170,13 +168,14 @@ def _long(
 ) -> Layout:
     """Return the layout of a table with a row per vote."""
     item = find_name(request.item, (*ITEM_NAMES, *TEXT_NAMES), names) or request.item
-    labels: list[str] = []
     if item in names and annotator is not None and label is None and request.label == LABEL_NAMES[0]:
         others = [name for name in names if name not in (item, annotator)]
         cells = read_cells([item, *others])
         labels = _probability_columns(others, cells)
-        if not labels:
-            label = _guess_label(request, item, others, cells)
+        if labels:
+            read = f"item {item!r}, annotator {annotator!r}, the probability of each label: {_listed(labels)}"
+            return Layout(item, annotator, None, labels=tuple(labels), remarks=(f"Columns read: {read}.",))
+        label = _guess_label(request, item, others, cells)
     lacks_annotator = annotator is None and request.annotator == ANNOTATOR_NAMES[0]
     if lacks_annotator and label is not None and item in names and not _are_distinct(read_cells([item])[item]):
         remark = (
@@ -184,18 +183,20 @@ def _long(
             "If a column does, name it with --annotator."
         )
         return Layout(item, None, label, ranked=label in RANKING_NAMES, remarks=(remark,))
-    remarks = []
     annotator = annotator or request.annotator
-    if labels:
-        listed = ", ".join(shortened(name, 40) for name in labels[:12])
-        remarks.append(
-            f"Columns read: item {item!r}, annotator {annotator!r}, the probability of each label: {listed}."
-        )
-        return Layout(item, annotator, None, labels=tuple(labels), remarks=tuple(remarks))
     label = label or request.label
+    remarks = []
     if (item, annotator, label) != (request.item, request.annotator, request.label):
         remarks.append(f"Columns read: item {item!r}, annotator {annotator!r}, label {label!r}.")
     return Layout(item, annotator, label, ranked=label in RANKING_NAMES, remarks=tuple(remarks))
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Return the first names of columns for a remark."""
+    listed = ", ".join(shortened(name, 40) for name in names[:_MAX_LISTED])
+    if len(names) > _MAX_LISTED:
+        listed += ", ..."
+    return listed
 
 
 def _guess_label(request: Request, item: str, others: Sequence[str], cells: Cells) -> str | None:
@@ -205,7 +206,9 @@ def _guess_label(request: Request, item: str, others: Sequence[str], cells: Cell
     if len(candidates) > 1:
         listed = ", ".join(candidates)
         raise ValueError(f"one column must hold the labels; {request.source} has {listed}. Name it with --label.")
-    return candidates[0] if candidates else None
+    if not candidates:
+        return None
+    return candidates[0]
 
 
 def _probability_columns(names: Sequence[str], cells: Cells) -> list[str]:
@@ -219,7 +222,9 @@ def _probability_columns(names: Sequence[str], cells: Cells) -> list[str]:
     rows = _number_rows(numeric, cells)
     sums = [sum(value or 0.0 for value in row) for row in rows]
     is_distribution = are_counts(rows) and abs(sorted(sums)[len(sums) // 2] - 1) < 0.02
-    return numeric if is_distribution else []
+    if not is_distribution:
+        return []
+    return numeric
 
 
 def _number_rows(names: Sequence[str], cells: Cells) -> list[list[float | None]]:
@@ -232,7 +237,9 @@ def _number_rows(names: Sequence[str], cells: Cells) -> list[list[float | None]]
 
 def number_or_none(cell: Any) -> float | None:
     """Return the number in a cell; None if the cell is empty."""
-    return None if cell in (None, "") else float(cell)
+    if cell in (None, ""):
+        return None
+    return float(cell)
 
 
 def _check_no_counts(request: Request, columns: Sequence[str], cells: Cells) -> None:

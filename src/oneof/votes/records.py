@@ -391,8 +391,8 @@ def flatten_prodigy(records: Placed, keys: Keys) -> Flattened:
     n_ignored = 0
     for where, record in records:
         meta = record.get("meta") or {}
-        key = _first_value(record.get(keys.item), record.get("id"), meta.get("id"), record.get("_input_hash"))
-        key = _first_value(key, record.get("text"), record.get("_task_hash"))
+        ids = (record.get(keys.item), record.get("id"), meta.get("id"), record.get("_input_hash"))
+        key = _first_value(*ids, record.get("text"), record.get("_task_hash"))
         annotator = str(_first_value(record.get("_annotator_id"), record.get("_session_id"), "annotator"))
         if record["answer"] == "ignore" or (record["answer"] == "reject" and "accept" in record):
             n_ignored += 1
@@ -403,16 +403,14 @@ def flatten_prodigy(records: Placed, keys: Keys) -> Flattened:
         else:
             decisions = decided.setdefault((_scalar_text(key), annotator), _Decisions(key, where, [], []))
             if not _is_missing(record.get("label")):
-                labels = decisions.accepted if record["answer"] == "accept" else decisions.rejected
-                labels.append(_scalar_text(record["label"]))
-    n_rejected = 0
+                decisions.add(record["answer"], _scalar_text(record["label"]))
     all_labels: set[str] = set()
     for decisions in decided.values():
         all_labels.update(decisions.accepted, decisions.rejected)
     for (_, annotator), decisions in decided.items():
-        n_rejected += decisions.only_rejects
         votes = [(label, 1.0) for label in decisions.voted_labels(all_labels)]
         answers.append(Answer(decisions.item, annotator, votes, decisions.place))
+    n_rejected = sum(decisions.only_rejects for decisions in decided.values())
     remarks = ["The file is read as an export of Prodigy."]
     if n_ignored:
         remarks.append(f"{n_ignored:,} tasks that were ignored, or rejected as a whole, are not counted as votes.")
@@ -432,6 +430,13 @@ class _Decisions(NamedTuple):
     place: str
     accepted: list[str]
     rejected: list[str]
+
+    def add(self, answer: str, label: str) -> None:
+        """Add the answer to a task, "accept" or "reject", whose label this is."""
+        if answer == "accept":
+            self.accepted.append(label)
+        else:
+            self.rejected.append(label)
 
     @property
     def only_rejects(self) -> bool:
@@ -631,7 +636,8 @@ def flatten_distilabel(records: Placed, keys: Keys, source: str) -> Flattened:
             for text, weight in labels:
                 if text.strip().casefold() != UNCLASSIFIED:
                     classified.append((text, weight))
-            n_unclassified += len(classified) < len(labels)
+            if len(classified) < len(labels):
+                n_unclassified += 1
             answers.append(Answer(key, str(model), classified, where))
     remarks = [f"The file is read as rows of distilabel: item {item!r}, annotator {annotator!r}, label {label!r}."]
     if n_unclassified:
