@@ -75,20 +75,31 @@ def find_layout(request: Request, names: Sequence[str], read_cells: Callable[[Se
     label = find_name(request.label, LABEL_NAMES, names)
     has_default_names = annotator == request.annotator and label == request.label
     is_long = request.form == "long" or (has_default_names and request.form is None)
-    if not is_long and names:
-        not_annotators = {item}
-        may_be_wide = True
-        if annotator is not None and request.form is None:
-            # A long table, unless each item has one row and other columns share labels.
-            not_annotators |= {annotator, label}
-            may_be_wide = item is not None and _are_distinct(read_cells([item])[item])
-        guessed = WideColumns([], [])
-        if may_be_wide:
-            candidates = [name for name in names if name not in not_annotators]
-            guessed = _guess_annotators(request, candidates, read_cells)
-        if guessed.annotators or request.form == "wide":
-            return _wide(request, names, guessed.annotators, tuple(guessed.truth), read_cells)
+    if is_long or not names:
+        return _long(request, names, annotator, label, read_cells)
+    guessed = _guess_wide(request, names, item, annotator, label, read_cells)
+    if guessed.annotators or request.form == "wide":
+        return _wide(request, names, guessed.annotators, tuple(guessed.truth), read_cells)
     return _long(request, names, annotator, label, read_cells)
+
+
+def _guess_wide(
+    request: Request,
+    names: Sequence[str],
+    item: str | None,
+    annotator: str | None,
+    label: str | None,
+    read_cells: Callable[[Sequence[str]], Cells],
+) -> WideColumns:
+    """Return the columns that hold annotators' answers; none if the table seems to be long."""
+    not_annotators = {item}
+    if annotator is not None and request.form is None:
+        # With a column of annotators a table is long, unless each item has one row and other columns share labels.
+        if item is None or not _are_distinct(read_cells([item])[item]):
+            return WideColumns([], [])
+        not_annotators |= {annotator, label}
+    candidates = [name for name in names if name not in not_annotators]
+    return _guess_annotators(request, candidates, read_cells)
 
 
 def _guess_annotators(
