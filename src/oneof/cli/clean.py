@@ -33,11 +33,11 @@ def clean(
     from oneof.storage.sheets import ENDINGS, check_out
 
     opened = Run.open(run)
-    labels_files = "files" in opened.metadata and not out.suffix
-    if not labels_files:
+    is_for_many_files = "files" in opened.metadata and not out.suffix
+    if not is_for_many_files:
         check_out(out, (*ENDINGS, ".json"))
     content = None
-    if labels_files:
+    if is_for_many_files:
         from oneof.runs.clean_files import write_file_labels
 
         summary = write_file_labels(opened, out, list(dict.fromkeys(column or ())))

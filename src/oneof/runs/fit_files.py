@@ -54,9 +54,9 @@ SECONDS_PER_ROW = 0.0015
 
 
 class CurvePoint(NamedTuple):
-    """How well a quick fit on so many rows predicts rows that it has not seen."""
+    """How well a quick fit predicts rows that it has not seen."""
 
-    rows: int
+    rows: int  # that were learned from
     covering: float  # share of held-out sets that contain the prediction
     seconds: float
 
@@ -101,14 +101,14 @@ def fit_files(
 ) -> Run:
     """Learn from a sample of the rows of Parquet files, and write the run folder `out`.
 
+    A run that was stopped there is resumed; a finished one is opened.
+
     Parameters
     ----------
     files
         Parquet files with the same columns.
     n_sample
-        Rows to learn from. None: as many as a learning curve says.
-
-    A run that was stopped there goes on; a finished one is opened.
+        Number of rows to learn from. None: as many as a learning curve shows to help.
     """
     _check_spec(spec)
     group = current_group(options.resources.n_jobs)
@@ -216,7 +216,7 @@ def _schema_difference(file: Path, schema: pa.Schema, first: pa.Schema) -> str:
 
 
 def _largest_sample(file: Path, n_rows: Sequence[int], n_sample: int | None, resources: Resources) -> int:
-    """Return how many rows may be drawn: what was asked for, or what memory and time allow."""
+    """Return how many rows may be drawn: as many as the user requests, or as memory and time allow."""
     if n_sample is not None:
         return min(n_sample, sum(n_rows))
     width = len(pq.read_schema(file).names)
