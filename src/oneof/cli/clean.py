@@ -73,10 +73,10 @@ def _write_tasks(
     from oneof.review.cards import Items
     from oneof.review.label_studio_tasks import tasks, tasks_of, write_tasks
     from oneof.runs.clean import CleanSummary
-    from oneof.runs.explain import explained
+    from oneof.runs.explain import with_explanations
     from oneof.runs.purified import lost_labels
 
-    table = explained(run.decided, run.n_models)
+    table = with_explanations(run.decided, run.n_models)
     warning = lost_labels(table)
     for name in columns:
         if name in table.column_names:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from oneof.data.components import ARRAYS as COMPONENT_ARRAYS
 from oneof.data.components import Components, learn_components
-from oneof.data.embed import MODELS, embedded, open_embedder
+from oneof.data.embed import MODELS, embed_values, open_embedder
 from oneof.data.images import ImageSpec, PictureRows, learn_image_spec, read_pictures
 from oneof.data.patches import ARRAYS, PatchFeatures, learn_patches, sample_of_pictures
 from oneof.data.roles import PATCHES, ColumnRoles, Notation
@@ -367,7 +367,7 @@ class Encoding:
         for part in self.embedded:
             _check_trusted(part, trusted_models)
             embedder = open_embedder(part.kind, part.model)
-            vectors = embedded(columns.non_numeric[part.column], embedder, folder, cache)
+            vectors = embed_values(columns.non_numeric[part.column], embedder, folder, cache)
             if vectors.shape[1] != part.width:
                 raise ValueError(f"the embedder {part.model} must be the one of training; it has changed. Fit again.")
             parts.append(vectors)
@@ -601,7 +601,7 @@ def _learn_embedding(
     column: str, kind: str, model: str, columns: Columns, folder: Path, cache: Path | None
 ) -> Embedded:
     """Embed a column of texts or images, which stores the vectors in the cache, and return the width of the vectors."""
-    vectors = embedded(columns.non_numeric[column], open_embedder(kind, model), folder, cache)
+    vectors = embed_values(columns.non_numeric[column], open_embedder(kind, model), folder, cache)
     return Embedded(column, kind, model, vectors.shape[1])
 
 

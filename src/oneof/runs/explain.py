@@ -12,7 +12,7 @@ _CERTAIN = 0.95  # probability of an only candidate from which on it is not ment
 _BATCH_SIZE = 1 << 15  # rows converted to Python objects at a time: a million at once would take gigabytes
 
 
-def explained(purified: pa.Table, n_models: int) -> pa.Table:
+def with_explanations(purified: pa.Table, n_models: int) -> pa.Table:
     """Return a run's purified table with two more columns, `queue` and `why`.
 
     `queue` is the row's place in the review queue, counted from 1; `why` explains its label. `n_models` is the number of

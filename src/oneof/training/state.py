@@ -55,7 +55,9 @@ class State:
     @property
     def predictor(self) -> Stack:
         """Return the networks that are evaluated and kept: the average where there is one."""
-        return self.stack if self.average is None else self.average
+        if self.average is None:
+            return self.stack
+        return self.average
 
 
 Record = dict[str, Tensor]
@@ -298,14 +300,18 @@ def _restore_fit(metadata: dict[str, Any], tensors: dict[str, Tensor], network: 
         method = from_serializable(metadata["method"], KINDS)
     shape = tuple(metadata["shape"])
     n_classes = tensors["candidates"].shape[2]
+
+    def make_module() -> nn.Module:
+        return method.network(make(shape, n_classes), n_classes, shape)
+
     weights = _with_prefix(tensors, "weight.")
     if network is None and not isinstance(make, Timm):  # timm's have sizes of their own
         with torch.device("meta"):  # which has shapes and no memory
-            described = method.network(make(shape, n_classes), n_classes, shape)
+            described = make_module()
         _check_shapes(described, weights)
     modules = []
     for trial in range(len(tensors["rows"])):
-        module = method.network(make(shape, n_classes), n_classes, shape)
+        module = make_module()
         module.load_state_dict({name: weight[trial] for name, weight in weights.items()})
         modules.append(module)
     normalisation = _with_prefix(tensors, "look.")
