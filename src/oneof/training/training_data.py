@@ -17,7 +17,7 @@ from oneof.data.scaling import SCALINGS, Scaling
 from oneof.methods.base import Method, first_output, tree_map
 from oneof.networks import Network
 from oneof.networks.cuda.accelerate import accelerate_views
-from oneof.purify import Purify, stacked
+from oneof.purify import Purify, stack_rules
 from oneof.training.checks import check_images, check_labels, check_method, check_rule, check_unscaled
 from oneof.training.prior import Prior, log_prior
 from oneof.training.processes import ProcessGroup
@@ -358,4 +358,4 @@ def _stacked_rule(trials: Sequence[Trial], purify: Purify | None, device: torch.
         return None
     if len(rules_that_purify) < len(rules):
         raise ValueError("trials of one stack must all purify or none; fit them apart.")
-    return stacked(rules_that_purify, device)
+    return stack_rules(rules_that_purify, device)
