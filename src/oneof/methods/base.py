@@ -68,7 +68,7 @@ class Net(Protocol):
 
 
 class Step(NamedTuple):
-    """What a method made of a batch."""
+    """Result of a method on a batch."""
 
     loss: Tensor  # [t, b]
     logits: Tensor  # [t, b, c] of view 0, detached: what POP observes
@@ -91,7 +91,7 @@ def logits_of(net: Net, views: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Method:
-    """How to learn from candidate sets; its fields are the hyper-parameters.
+    """Base class of methods that learn from candidate sets; its fields are the hyper-parameters.
 
     The engine gathers the rows of a batch from the candidates and the memory, calls `loss`, takes a step, calls `update` and
     scatters the rows back. A method never sees an index into the data set, and never writes to what it is given.

@@ -107,7 +107,7 @@ def write_labels(
 
 @dataclass
 class _Collected:
-    """What the first pass collects, of n rows."""
+    """Result of the first pass over n rows."""
 
     codes: NDArray[np.int32]  # [n] of the labels
     ask: NDArray[np.bool_]  # [n] whether a person should review the row
@@ -119,7 +119,7 @@ class _Collected:
 
 
 def _collect(run: Run, decisions: Mapping[int, ResolvedDecision], step: Callable[..., None]) -> _Collected:
-    """Make the first pass."""
+    """Make the first pass: collect what an explanation needs of other rows, and count."""
     n = run.metadata["n"]
     collected = _Collected(np.empty(n, dtype=np.int32), np.empty(n, dtype=bool), np.empty(n, dtype=np.float32))
     for rows, table in _decided_batches(run, decisions):

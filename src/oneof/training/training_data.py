@@ -258,7 +258,7 @@ def make_training_data(
 
 
 class _Transforms(NamedTuple):
-    """What happens to images before the networks see them; nothing happens to the rows of a table."""
+    """Transforms of images before the networks see them; rows of a table have none."""
 
     augment: Augment | None = None  # in training
     evaluate: Views | None = None  # in evaluation

@@ -17,7 +17,7 @@ _MAX_LISTED = 12  # names of columns in a remark
 
 
 class Request(NamedTuple):
-    """What options say about the columns of a table of votes."""
+    """Options about the columns of a table of votes."""
 
     source: str  # its name in messages
     item: str
