@@ -79,6 +79,13 @@ class Votes:
         answer = self.answer
         return np.bincount(answer)[answer]
 
+    @property
+    def labels_per_annotator(self) -> Integers:
+        """Return how many different labels each annotator gave [a]; a rule, for example, gives one."""
+        c = len(self.labels)
+        pairs = np.unique(self.annotator * c + self.label)
+        return np.bincount(pairs // c, minlength=len(self.annotators))
+
     def only(self, selection: NDArray[Any]) -> Self:
         """Return a subset of the votes, selected by indices or by a boolean mask [m]."""
         confidence = self.confidence

@@ -89,8 +89,7 @@ def _agreement(votes: Votes) -> _Pairs:
     """Return the agreement of all pairs of annotators who give several labels, on a sample of the items where they are many."""
     n = len(votes.items)
     c = len(votes.labels)
-    named = np.unique(votes.annotator * c + votes.label)
-    gives_several = np.bincount(named // c, minlength=len(votes.annotators)) > 1
+    gives_several = votes.labels_per_annotator > 1
     is_used = gives_several[votes.annotator]
     if n > MAX_PAIRED_ITEMS:
         is_sampled = np.zeros(n, dtype=bool)

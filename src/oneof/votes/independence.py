@@ -71,9 +71,7 @@ def _probability_of_dependence(excess: float, deviation: float) -> float:
 
 def _is_comparable(votes: Votes) -> NDArray[np.bool_]:
     """Return which votes [m] can be compared: single labels by annotators who give several labels, since rules do not choose between labels."""
-    c = len(votes.labels)
-    named = np.unique(votes.annotator * c + votes.label)
-    gives_several = np.bincount(named // c, minlength=len(votes.annotators)) > 1
+    gives_several = votes.labels_per_annotator > 1
     return np.asarray(gives_several[votes.annotator] & (votes.answer_size == 1))
 
 
