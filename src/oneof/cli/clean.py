@@ -70,6 +70,7 @@ def _write_tasks(
     run: "Run", content: "TaskContent", out: Path, columns: list[str], *, all_rows: bool, names: tuple[str, str]
 ) -> "CleanSummary":
     """Write tasks for Label Studio, in memory: it shows no more rows than people look at."""
+    from oneof.data.files.columns import check_not_taken
     from oneof.review.cards import Items
     from oneof.review.label_studio_tasks import tasks, tasks_of, write_tasks
     from oneof.runs.clean import CleanSummary
@@ -79,8 +80,7 @@ def _write_tasks(
     table = with_explanations(run.decided, run.n_models)
     warning = lost_labels(table)
     for name in columns:
-        if name in table.column_names:
-            raise ValueError(f"--column must not have the name of a column of the result; got {name!r}. Leave it out.")
+        check_not_taken(name, table.column_names)
     copied = {}
     if columns:
         cells = Items(run, columns).cells

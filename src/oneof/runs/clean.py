@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from oneof.data.files.batches import read_batches
+from oneof.data.files.columns import check_not_taken
 from oneof.data.files.unpacked import check_unpacked
 from oneof.ensemble.review_order import queue_places
 from oneof.runs.decisions import DECISIONS, Log, ResolvedDecision, decided_table, resolve_decisions
@@ -143,8 +144,7 @@ def _with_ids(table: pa.Table, ids: Mapping[str, "_CellStream"]) -> pa.Table:
 
 def _with_copied(table: pa.Table, name: str, cells: "_CellStream") -> pa.Table:
     """Return the table with a copied column behind the others."""
-    if name in table.column_names:
-        raise ValueError(f"--column must not have the name of a column of the result; got {name!r}. Leave it out.")
+    check_not_taken(name, table.column_names)
     return table.append_column(name, cells.take(table.num_rows))
 
 

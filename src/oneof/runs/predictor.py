@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from oneof.data.encode import Unseen, describe_unseen
-from oneof.data.files.columns import open_table
+from oneof.data.files.columns import check_not_taken, open_table
 from oneof.data.files.hugging_face import is_dataset
 from oneof.data.files.source import TableSource
 from oneof.data.table import read_columns
@@ -206,8 +206,7 @@ def batch_size(model: Model) -> int:
 def append_columns(table: pa.Table, source: TableSource, names: Sequence[str]) -> pa.Table:
     """Return predictions with columns of the source copied to them."""
     for name in names:
-        if name in table.column_names:
-            raise ValueError(f"--column must not have the name of a column of the result; got {name!r}. Leave it out.")
+        check_not_taken(name, table.column_names)
         chunks = [values for _, _, values in source.chunks([], [name])]
         column = pa.chunked_array(chunks)
         if pa.types.is_dictionary(column.type):
