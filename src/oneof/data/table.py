@@ -361,17 +361,18 @@ def _is_array_file(source: Any) -> bool:
 
 def _read_array_file(path: Path, roles: ColumnRoles) -> Table:
     """Read a file of arrays, such as npz, which holds features, candidate sets and perhaps true labels, and nothing else."""
-    x, sets, labels, labels_key = read_arrays(path, roles.separator, roles.empty, roles.unpacked)
+    arrays = read_arrays(path, roles.separator, roles.empty, roles.unpacked)
     gold = None
-    columns_needed = [roles.exclude]
-    if roles.gold == labels_key and labels is not None:
-        gold = labels
+    missing = [roles.exclude]
+    if roles.gold == arrays.labels_key and arrays.labels is not None:
+        gold = arrays.labels
     else:
-        columns_needed.append(roles.gold)
-    columns_needed += [roles.group, *roles.non_numeric]
-    for name in columns_needed:
+        missing.append(roles.gold)
+    missing += [roles.group, *roles.non_numeric]
+    for name in missing:
         if name:
             raise ValueError(f"column {name!r} must be in a table of columns; {path} has features and sets only.")
+    x = arrays.features
     requested = replace(roles, candidates=None, gold=None)
     names = [f"x{j}" for j in range(x.shape[1])]
     kinds: dict[str, Kind] = dict.fromkeys(names, "number")
@@ -380,7 +381,7 @@ def _read_array_file(path: Path, roles: ColumnRoles) -> Table:
     if not is_feature.all():
         x = np.ascontiguousarray(x[:, is_feature])
     columns = Columns(str(path), x, list(resolved.features), {})
-    candidates = read(sets.mask, classes=map(label_text, sets.classes.tolist()))
+    candidates = read(arrays.candidates.mask, classes=map(label_text, arrays.candidates.classes.tolist()))
     uses = describe_columns(kinds, requested, resolved, {}, left_out)
     return Table(columns, resolved, candidates, gold, None, left_out, uses)
 

@@ -288,27 +288,35 @@ def place_of_record(path: Path, lines: Sequence[int] | None, i: int) -> str:
 
 def _to_column(values: list[Any], key: str, path: Path, lines: Sequence[int] | None) -> pa.Array:
     """Convert JSON values to an Arrow array; values of mixed types become text, and all become lists if one is a list."""
-    has_lists = False
     values = [None if value != value else value for value in values]  # NaN, which pandas writes for a gap
     for i, value in enumerate(values):
         if isinstance(value, str) and value.isascii():
             continue  # the usual case, kept fast for files of a million records
-        has_lists = has_lists or isinstance(value, list)
-        elements = value if isinstance(value, list) else [value]
-        for element in elements:
-            if isinstance(element, (dict, list)):
-                got = f"{place_of_record(path, lines, i)} has {_preview(value)}"
-                raise ValueError(f"{key!r} must hold text, numbers or a list of them; {got}. Flatten it.")
-        for element in elements:
-            if isinstance(element, str) and re.search("[\ud800-\udfff]", element):
-                got = f"{place_of_record(path, lines, i)} has half of a character (a lone surrogate): {element[:60]!r}"
-                raise ValueError(f"{key!r} must hold whole characters; {got}. Correct the text.")
-    if has_lists:
+        problem = _problem_of(value)
+        if problem is not None:
+            requirement, got, remedy = problem
+            raise ValueError(f"{key!r} must hold {requirement}; {place_of_record(path, lines, i)} has {got}. {remedy}")
+    if any(isinstance(value, list) for value in values):
         values = [_as_list(value) for value in values]
     try:
         return pa.array(values)
     except (pa.ArrowException, OverflowError):  # numbers among texts, or numbers too large for Arrow
         return pa.array([_to_text(value) for value in values])
+
+
+def _problem_of(value: Any) -> tuple[str, str, str] | None:
+    """Return why a JSON value cannot be in a column: what is required, what it is and what to do; None if it can."""
+    elements = value
+    if not isinstance(value, list):
+        elements = [value]
+    for element in elements:
+        if isinstance(element, (dict, list)):
+            return "text, numbers or a list of them", _preview(value), "Flatten it."
+    for element in elements:
+        if isinstance(element, str) and re.search("[\ud800-\udfff]", element):
+            got = f"half of a character (a lone surrogate): {element[:60]!r}"
+            return "whole characters", got, "Correct the text."
+    return None
 
 
 def _as_list(value: Any) -> Any:
