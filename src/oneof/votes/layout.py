@@ -269,15 +269,23 @@ def distinct_labels(cells: Sequence[Any]) -> set[str]:
     """Return what may be labels in cells: values, the elements of lists, and the keys of objects of numbers."""
     labels: set[str] = set()
     for cell in cells:
-        if cell is None or cell == "" or cell != cell:
-            continue
-        if isinstance(cell, Mapping):
-            if all(isinstance(score, (int, float)) or score is None for score in cell.values()):
-                labels.update(cell)
-        elif isinstance(cell, (list, tuple)):
-            for element in cell:
-                if not isinstance(element, (dict, list)):
-                    labels.add(without_decimals(str(element)))
-        else:
-            labels.add(without_decimals(str(cell)))
+        labels.update(_labels_in_cell(cell))
+    return labels
+
+
+def _labels_in_cell(cell: Any) -> list[str]:
+    """Return what may be labels in a cell."""
+    if cell is None or cell == "" or cell != cell:
+        return []
+    if isinstance(cell, Mapping):
+        are_scores = all(isinstance(score, (int, float)) or score is None for score in cell.values())
+        if not are_scores:
+            return []
+        return list(cell)
+    if not isinstance(cell, (list, tuple)):
+        return [without_decimals(str(cell))]
+    labels = []
+    for element in cell:
+        if not isinstance(element, (dict, list)):
+            labels.append(without_decimals(str(element)))
     return labels
