@@ -16,7 +16,7 @@ Cells = Mapping[str, Sequence[Any]]  # by column
 _MAX_LISTED = 12  # names of columns in a remark
 
 
-class Request(NamedTuple):
+class ColumnOptions(NamedTuple):
     """Options about the columns of a table of votes."""
 
     source: str  # its name in messages
@@ -63,28 +63,28 @@ class Layout(NamedTuple):
         return self.item is not None and has_votes
 
 
-def find_layout(request: Request, names: Sequence[str], read_cells: Callable[[Sequence[str]], Cells]) -> Layout:
+def find_layout(options: ColumnOptions, names: Sequence[str], read_cells: Callable[[Sequence[str]], Cells]) -> Layout:
     """Return the columns that hold the votes, as options name them or as they are guessed.
 
     `read_cells` returns the values of columns; it is called only where their names are not enough.
     """
-    item = find_name(request.item, ITEM_NAMES, names)
-    if request.columns and request.form != "long":
-        return _wide(request, names, _matching_columns(request, names, item), (), read_cells)
-    annotator = find_name(request.annotator, ANNOTATOR_NAMES, names)
-    label = find_name(request.label, LABEL_NAMES, names)
-    has_default_names = annotator == request.annotator and label == request.label
-    is_long = request.form == "long" or (has_default_names and request.form is None)
+    item = find_name(options.item, ITEM_NAMES, names)
+    if options.columns and options.form != "long":
+        return _wide(options, names, _matching_columns(options, names, item), (), read_cells)
+    annotator = find_name(options.annotator, ANNOTATOR_NAMES, names)
+    label = find_name(options.label, LABEL_NAMES, names)
+    has_default_names = annotator == options.annotator and label == options.label
+    is_long = options.form == "long" or (has_default_names and options.form is None)
     if is_long or not names:
-        return _long(request, names, annotator, label, read_cells)
-    guessed = _guess_wide(request, names, item, annotator, label, read_cells)
-    if guessed.annotators or request.form == "wide":
-        return _wide(request, names, guessed.annotators, tuple(guessed.truth), read_cells)
-    return _long(request, names, annotator, label, read_cells)
+        return _long(options, names, annotator, label, read_cells)
+    guessed = _guess_wide(options, names, item, annotator, label, read_cells)
+    if guessed.annotators or options.form == "wide":
+        return _wide(options, names, guessed.annotators, tuple(guessed.truth), read_cells)
+    return _long(options, names, annotator, label, read_cells)
 
 
 def _guess_wide(
-    request: Request,
+    options: ColumnOptions,
     names: Sequence[str],
     item: str | None,
     annotator: str | None,
@@ -93,17 +93,17 @@ def _guess_wide(
 ) -> WideColumns:
     """Return the columns that hold annotators' answers; none if the table seems to be long."""
     not_annotators = {item}
-    if annotator is not None and request.form is None:
+    if annotator is not None and options.form is None:
         # With a column of annotators a table is long, unless each item has one row and other columns share labels.
         if item is None or not _are_distinct(read_cells([item])[item]):
             return WideColumns([], [])
         not_annotators |= {annotator, label}
     candidates = [name for name in names if name not in not_annotators]
-    return _guess_annotators(request, candidates, read_cells)
+    return _guess_annotators(options, candidates, read_cells)
 
 
 def _guess_annotators(
-    request: Request, candidates: Sequence[str], read_cells: Callable[[Sequence[str]], Cells]
+    options: ColumnOptions, candidates: Sequence[str], read_cells: Callable[[Sequence[str]], Cells]
 ) -> WideColumns:
     """Return those of the candidates that hold annotators' answers by their values; raise ValueError if they are counts."""
     if not candidates:
@@ -111,9 +111,9 @@ def _guess_annotators(
     cells = read_cells(candidates)
     values = {name: distinct_labels(cells[name]) for name in candidates}
     n_rows = {name: len(cells[name]) for name in candidates}
-    guessed = annotator_columns(values, n_rows, request.classes)
-    if guessed.annotators and request.form is None:
-        _check_no_counts(request, guessed.annotators, cells)
+    guessed = annotator_columns(values, n_rows, options.classes)
+    if guessed.annotators and options.form is None:
+        _check_no_counts(options, guessed.annotators, cells)
     return guessed
 
 
@@ -122,21 +122,21 @@ def _are_distinct(cells: Sequence[Any]) -> bool:
     return len(set(map(str, cells))) == len(cells)
 
 
-def _matching_columns(request: Request, names: Sequence[str], item: str | None) -> list[str]:
-    """Return the columns that the patterns of the request match."""
+def _matching_columns(options: ColumnOptions, names: Sequence[str], item: str | None) -> list[str]:
+    """Return the columns that the patterns of the options match."""
     matches: list[str] = []
     others = [name for name in names if name != item]
-    for pattern in request.columns:
+    for pattern in options.columns:
         matching = [name for name in others if fnmatchcase(name, pattern)]
         if not matching:
             hint = did_you_mean(pattern, names)
-            raise ValueError(f"annotators must be columns of {request.source}; none matches {pattern!r}.{hint}")
+            raise ValueError(f"annotators must be columns of {options.source}; none matches {pattern!r}.{hint}")
         matches.extend(matching)
     return list(dict.fromkeys(matches))
 
 
 def _wide(
-    request: Request,
+    options: ColumnOptions,
     names: Sequence[str],
     columns: Sequence[str],
     truth: tuple[str, ...],
@@ -144,16 +144,16 @@ def _wide(
 ) -> Layout:
     """Return the layout of a table with a column per annotator; its item is a column of ids, of distinct texts, or the row."""
     remarks = []
-    item = find_name(request.item, ITEM_NAMES, names)
-    if item is None and request.item == ITEM_NAMES[0]:
+    item = find_name(options.item, ITEM_NAMES, names)
+    if item is None and options.item == ITEM_NAMES[0]:
         item = _distinct_texts(set(names) - set(columns), read_cells)
         if item is None:
             remarks.append("No column has ids of items: they are the numbers of the rows, from 0.")
         else:
             remarks.append(f"Items are identified by {item!r}.")
     elif item is None:
-        item = request.item  # named and not there: an error where it is read
-    if not request.columns and columns:
+        item = options.item  # named and not there: an error where it is read
+    if not options.columns and columns:
         each = f"Each of these columns is an annotator: {_listed(columns)}."
         remarks.append(f"{each} If that is wrong, name them: --columns.")
     if truth:
@@ -171,33 +171,33 @@ def _distinct_texts(names: set[str], read_cells: Callable[[Sequence[str]], Cells
 
 
 def _long(
-    request: Request,
+    options: ColumnOptions,
     names: Sequence[str],
     annotator: str | None,
     label: str | None,
     read_cells: Callable[[Sequence[str]], Cells],
 ) -> Layout:
     """Return the layout of a table with a row per vote."""
-    item = find_name(request.item, (*ITEM_NAMES, *TEXT_NAMES), names) or request.item
-    if item in names and annotator is not None and label is None and request.label == LABEL_NAMES[0]:
+    item = find_name(options.item, (*ITEM_NAMES, *TEXT_NAMES), names) or options.item
+    if item in names and annotator is not None and label is None and options.label == LABEL_NAMES[0]:
         others = [name for name in names if name not in (item, annotator)]
         cells = read_cells([item, *others])
         labels = _probability_columns(others, cells)
         if labels:
             read = f"item {item!r}, annotator {annotator!r}, the probability of each label: {_listed(labels)}"
             return Layout(item, annotator, None, labels=tuple(labels), remarks=(f"Columns read: {read}.",))
-        label = _guess_label(request, item, others, cells)
-    lacks_annotator = annotator is None and request.annotator == ANNOTATOR_NAMES[0]
+        label = _guess_label(options, item, others, cells)
+    lacks_annotator = annotator is None and options.annotator == ANNOTATOR_NAMES[0]
     if lacks_annotator and label is not None and item in names and not _are_distinct(read_cells([item])[item]):
         remark = (
             "No column names the annotators: the first vote on each item is taken for annotator 1, and so on. "
             "If a column does, name it with --annotator."
         )
         return Layout(item, None, label, ranked=label in RANKING_NAMES, remarks=(remark,))
-    annotator = annotator or request.annotator
-    label = label or request.label
+    annotator = annotator or options.annotator
+    label = label or options.label
     remarks = []
-    if (item, annotator, label) != (request.item, request.annotator, request.label):
+    if (item, annotator, label) != (options.item, options.annotator, options.label):
         remarks.append(f"Columns read: item {item!r}, annotator {annotator!r}, label {label!r}.")
     return Layout(item, annotator, label, ranked=label in RANKING_NAMES, remarks=tuple(remarks))
 
@@ -210,13 +210,13 @@ def _listed(names: Sequence[str]) -> str:
     return listed
 
 
-def _guess_label(request: Request, item: str, others: Sequence[str], cells: Cells) -> str | None:
+def _guess_label(options: ColumnOptions, item: str, others: Sequence[str], cells: Cells) -> str | None:
     """Return the only column of a long table whose values may be labels, None if there is none; raise ValueError if there are several."""
     items = [str(cell) for cell in cells[item]]
     candidates = label_columns(items, {name: cells[name] for name in others})
     if len(candidates) > 1:
         listed = ", ".join(candidates)
-        raise ValueError(f"one column must hold the labels; {request.source} has {listed}. Name it with --label.")
+        raise ValueError(f"one column must hold the labels; {options.source} has {listed}. Name it with --label.")
     if not candidates:
         return None
     return candidates[0]
@@ -253,14 +253,14 @@ def number_or_none(cell: Any) -> float | None:
     return float(cell)
 
 
-def _check_no_counts(request: Request, columns: Sequence[str], cells: Cells) -> None:
+def _check_no_counts(options: ColumnOptions, columns: Sequence[str], cells: Cells) -> None:
     """Raise ValueError if columns that were taken for annotators hold counts of votes, a column per label."""
     for name in columns:
         if not all(cell in (None, "") or is_number(cell) for cell in cells[name]):
             return
     if are_counts(_number_rows(columns, cells)):
         listed = ", ".join(columns[:6])
-        got = f"{request.source} has numbers in {listed}, and each row has the same sum, like counts or probabilities of labels"
+        got = f"{options.source} has numbers in {listed}, and each row has the same sum, like counts or probabilities of labels"
         remedy = "In Python, pass them as y. If they are labels of annotators, name the columns with --columns."
         raise ValueError(f"votes must name labels; {got}. {remedy}")
 

@@ -19,7 +19,7 @@ from oneof.storage.printable import shortened
 from oneof.votes.ballots import Answers, Votes, collect
 from oneof.votes.final_answer import try_parse_json
 from oneof.votes.label_studio import is_label_studio, read_label_studio
-from oneof.votes.layout import Cells, Form, Layout, Request, find_layout, number_or_none
+from oneof.votes.layout import Cells, ColumnOptions, Form, Layout, find_layout, number_or_none
 from oneof.votes.records import (
     ANNOTATOR_NAMES,
     ITEM_NAMES,
@@ -28,7 +28,7 @@ from oneof.votes.records import (
     Answer,
     Flattened,
     Keys,
-    Placed,
+    PlacedRecords,
     collect_answers,
     find_name,
     flatten_argilla,
@@ -289,7 +289,7 @@ def read_votes(source: Any, *, form: Form | None = None, report_unused: bool = T
 
 
 def _read_columns_of_votes(
-    source: Any, records: Placed | None, layout: Layout, file: VotesFile, spelling: Spelling
+    source: Any, records: PlacedRecords | None, layout: Layout, file: VotesFile, spelling: Spelling
 ) -> Votes:
     """Read votes from the columns of a table, or the keys of flat records, that a layout names."""
     if records is None:
@@ -360,16 +360,16 @@ def _with_settings(source: Any, settings: dict[str, Any]) -> VotesFile:
     return VotesFile(path, **settings)
 
 
-def _layout_of(source: Any, file: VotesFile, names: list[str], records: Placed | None) -> Layout:
+def _layout_of(source: Any, file: VotesFile, names: list[str], records: PlacedRecords | None) -> Layout:
     """Find the columns of a table or of flat records; raise ValueError for a confidence in the wide form."""
-    request = Request(file.name, file.item, file.annotator, file.label, file.columns, file.classes, file.form)
+    options = ColumnOptions(file.name, file.item, file.annotator, file.label, file.columns, file.classes, file.form)
 
     def read_cells(wanted: Sequence[str]) -> Cells:
         if records is None:
             return _table_cells(source, list(wanted))
         return {name: [record.get(name) for _, record in records] for name in wanted}
 
-    layout = find_layout(request, names, read_cells)
+    layout = find_layout(options, names, read_cells)
     if layout.columns and file.confidence is not None:
         raise ValueError(f"confidence must be left out for a wide table; got {file.confidence!r}. Use the long form.")
     return layout
@@ -391,7 +391,7 @@ def _is_json(path: Path) -> bool:
     return path.name.lower().removesuffix(".gz").endswith((".json", ".jsonl", ".ndjson"))
 
 
-def _records_of(source: Any) -> Placed | None:
+def _records_of(source: Any) -> PlacedRecords | None:
     """Return the objects of a JSON file, or of a table with nested columns, each with its place; None for flat tables."""
     if isinstance(source, Path) and _is_json(source):
         records, lines = read_records(source)
@@ -409,7 +409,7 @@ def _records_of(source: Any) -> Placed | None:
     return [(f"{name}, row {i}", _without_nulls(record)) for i, record in enumerate(table.to_pylist())]
 
 
-def _records_in_cells(path: Path) -> Placed | None:
+def _records_in_cells(path: Path) -> PlacedRecords | None:
     """Return the records of Argilla that pandas wrote to a CSV, with lists and objects as text; None for other files."""
     names = open_table(path).names
     if not is_flat_argilla(names) and not {"fields", "responses"} <= set(names):
@@ -485,7 +485,7 @@ def _without_nulls(value: Any) -> Any:
     return value
 
 
-def _flatten_export(records: Placed, file: VotesFile, names: list[str]) -> Flattened | None:
+def _flatten_export(records: PlacedRecords, file: VotesFile, names: list[str]) -> Flattened | None:
     """Flatten records of an export, or with nested votes; None for flat records."""
     keys = Keys(file.item, file.annotator, file.label, file.confidence, file.ranked)
     if is_prodigy(records):
@@ -501,7 +501,7 @@ def _flatten_export(records: Placed, file: VotesFile, names: list[str]) -> Flatt
     return None
 
 
-def _answers_of(records: Placed, layout: Layout, file: VotesFile) -> list[Answer] | None:
+def _answers_of(records: PlacedRecords, layout: Layout, file: VotesFile) -> list[Answer] | None:
     """Return the answers in flat records that are more than texts; None for those that are read as tables are."""
     ranked = file.ranked or layout.ranked
     separator = None
@@ -516,7 +516,7 @@ def _answers_of(records: Placed, layout: Layout, file: VotesFile) -> list[Answer
     return flatten_long(completed, keys).answers
 
 
-def _have_rich_cells(records: Placed, names: Sequence[str], ranked: bool) -> bool:
+def _have_rich_cells(records: PlacedRecords, names: Sequence[str], ranked: bool) -> bool:
     """Return whether one of the cells with these names is more than a text."""
     for _, record in records:
         for name in names:
@@ -534,7 +534,7 @@ def _is_rich(cell: Any, ranked: bool) -> bool:
     return isinstance(cell, dict)
 
 
-def _complete(records: Placed, layout: Layout, separator: str | None) -> Placed:
+def _complete(records: PlacedRecords, layout: Layout, separator: str | None) -> PlacedRecords:
     """Return records with an item, an annotator and a label each; texts in JSON are parsed, and split at a separator."""
     n_votes: Counter[str] = Counter()
     completed = []
@@ -555,7 +555,7 @@ def _complete(records: Placed, layout: Layout, separator: str | None) -> Placed:
     return completed
 
 
-def _rows_with_rich_cells(source: Any, layout: Layout, file: VotesFile) -> Placed | None:
+def _rows_with_rich_cells(source: Any, layout: Layout, file: VotesFile) -> PlacedRecords | None:
     """Return the rows of a table that cannot be read column by column: rankings, texts in JSON, no column of items or annotators."""
     if not layout.used:
         return None
@@ -588,7 +588,7 @@ def _has_json_texts(opened: TableSource, names: list[str]) -> bool:
     return False
 
 
-def _names_of(source: Any, records: Placed | None) -> list[str]:
+def _names_of(source: Any, records: PlacedRecords | None) -> list[str]:
     """Return the names of the columns or keys."""
     if records is not None:
         return keys_of(records)

@@ -278,10 +278,10 @@ class Flattened(NamedTuple):
     remarks: list[str]
 
 
-Placed = Sequence[tuple[str, dict[str, Any]]]  # records, each with its place
+PlacedRecords = Sequence[tuple[str, dict[str, Any]]]  # records, each with its place
 
 
-def keys_of(records: Placed) -> list[str]:
+def keys_of(records: PlacedRecords) -> list[str]:
     """Return the keys of all records, each once, in the order in which they occur."""
     keys: dict[str, None] = {}
     for _, record in records:
@@ -289,7 +289,7 @@ def keys_of(records: Placed) -> list[str]:
     return list(keys)
 
 
-def flatten_long(records: Placed, keys: Keys) -> Flattened:
+def flatten_long(records: PlacedRecords, keys: Keys) -> Flattened:
     """Flatten records {item, annotator, label}."""
     answers = []
     for where, record in records:
@@ -305,7 +305,7 @@ def flatten_long(records: Placed, keys: Keys) -> Flattened:
     return Flattened(answers, used, [])
 
 
-def flatten_wide(records: Placed, keys: Keys, columns: Sequence[str]) -> Flattened:
+def flatten_wide(records: PlacedRecords, keys: Keys, columns: Sequence[str]) -> Flattened:
     """Flatten records {item, a key per annotator}."""
     answers = []
     for where, record in records:
@@ -317,7 +317,7 @@ def flatten_wide(records: Placed, keys: Keys, columns: Sequence[str]) -> Flatten
     return Flattened(answers, {keys.item, *columns}, [])
 
 
-def votes_key(records: Placed) -> str | None:
+def votes_key(records: PlacedRecords) -> str | None:
     """Return the key of nested votes: the first of `VOTES_NAMES` that holds objects or lists in every record that has it.
 
     Raise ValueError if some records have votes of that form under the key and others a text.
@@ -336,7 +336,7 @@ def votes_key(records: Placed) -> str | None:
     return None
 
 
-def flatten_nested(records: Placed, keys: Keys, name: str) -> Flattened:
+def flatten_nested(records: PlacedRecords, keys: Keys, name: str) -> Flattened:
     """Flatten records {item, votes: {annotator: answer}} or {item, votes: [{annotator, label}]}."""
     answers: list[Answer] = []
     has_anonymous = False
@@ -371,7 +371,7 @@ def flatten_nested(records: Placed, keys: Keys, name: str) -> Flattened:
     return Flattened(answers, {keys.item, name}, remarks)
 
 
-def is_prodigy(records: Placed) -> bool:
+def is_prodigy(records: PlacedRecords) -> bool:
     """Return whether records are Prodigy's: tasks that were accepted, rejected or ignored."""
     for _, record in records:
         has_decision = record.get("answer") in ("accept", "reject", "ignore")
@@ -381,7 +381,7 @@ def is_prodigy(records: Placed) -> bool:
     return True
 
 
-def flatten_prodigy(records: Placed, keys: Keys) -> Flattened:
+def flatten_prodigy(records: PlacedRecords, keys: Keys) -> Flattened:
     """Flatten tasks of Prodigy: choices (`accept`), or one label per task that was accepted or rejected.
 
     Of an annotator's tasks on one item, accepted labels count; where all were rejected, the vote is for every label that was not.
@@ -476,7 +476,7 @@ def _texts_of_options(chosen: Any, options: Any) -> Any:
     return texts
 
 
-def is_argilla(records: Placed) -> bool:
+def is_argilla(records: PlacedRecords) -> bool:
     """Return whether records are Argilla's: nested as it stores them, or flat with keys such as "label.responses"."""
     if any(is_flat_argilla(record) for _, record in records):
         return True
@@ -491,7 +491,7 @@ def is_flat_argilla(names: Iterable[str]) -> bool:
     return any(name.endswith((".responses", ".suggestion")) for name in names)
 
 
-def flatten_argilla(records: Placed, keys: Keys, source: str) -> Flattened:
+def flatten_argilla(records: PlacedRecords, keys: Keys, source: str) -> Flattened:
     """Flatten responses of people and suggestions of models to one question of Argilla."""
     responses = []
     for where, record in records:
@@ -590,7 +590,7 @@ def _is_submitted(status: Any) -> bool:
     return status in (None, "submitted")
 
 
-def is_distilabel(records: Placed) -> bool:
+def is_distilabel(records: PlacedRecords) -> bool:
     """Return whether records are rows of a distilabel pipeline: with its metadata, or with lists of models and of their answers."""
     for _, record in records:
         models = [record[name] for name in MODEL_NAMES if name in record]
@@ -607,7 +607,7 @@ def _has_list_of_answers(record: Mapping[str, Any], models: Any) -> bool:
     return isinstance(models, list) and any(isinstance(texts, list) and len(texts) == len(models) for texts in answers)
 
 
-def flatten_distilabel(records: Placed, keys: Keys, source: str) -> Flattened:
+def flatten_distilabel(records: PlacedRecords, keys: Keys, source: str) -> Flattened:
     """Flatten rows of distilabel: an answer per row, or grouped lists of model names and answers."""
     names = keys_of(records)
     item = find_name(keys.item, ITEM_NAMES, names) or find_name(TEXT_NAMES[0], TEXT_NAMES, names)
