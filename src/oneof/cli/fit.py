@@ -69,16 +69,16 @@ def fit(
         images = replace(images, n_networks=learning_options.networks)
     spec = FitSpec(
         roles,
-        votes=vote_options.describe(votes, roles.separator),
+        votes=vote_options.votes_file(votes, roles.separator),
         answers=path_text(gold_file),
-        config=learning_options.config(images, quick),
+        config=learning_options.fit_config(images, quick),
     )
     seconds = None
     if time_limit is not None:
         seconds = parse_duration(time_limit, "--time-limit")
     console = Terminal()
     options = RunOptions(
-        resources=resource_options.resolve(pictures=trains_on_pixels),
+        resources=resource_options.resources(pictures=trains_on_pixels),
         cache=resource_options.cache_dir,
         time_limit=seconds,
         stream=stream,

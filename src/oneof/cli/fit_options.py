@@ -40,8 +40,8 @@ class VoteOptions:
     taxonomy: Annotated[Path | None, typer.Option(metavar="FILE", rich_help_panel=VOTES, help="Table of child and parent labels: a vote for a parent is a vote for all labels below it.")] = None
     # fmt: on
 
-    def describe(self, votes: Path | None, separator: str) -> VotesFile | None:
-        """Return the description of the file of votes; without one return None, or raise ValueError if an option is about it."""
+    def votes_file(self, votes: Path | None, separator: str) -> VotesFile | None:
+        """Return how the file of votes is read; None without one, where ValueError is raised if any of these options is set."""
         from oneof.votes.read import VotesFile
 
         if votes is None:
@@ -50,7 +50,7 @@ class VoteOptions:
         form: Form | None = None
         if self.kind is not None:
             form = self.kind.value
-        described = VotesFile(
+        votes_file = VotesFile(
             str(votes),
             self.item or self.on,
             self.annotator,
@@ -67,8 +67,8 @@ class VoteOptions:
             form=form,
         )
         if self.item:  # the id has another name in the table
-            described = replace(described, on=self.on)
-        return described
+            votes_file = replace(votes_file, on=self.on)
+        return votes_file
 
     def _check_unused(self) -> None:
         """Raise ValueError if an option that has no default is set."""
@@ -107,7 +107,7 @@ class LearningOptions:
     seed: Annotated[int, typer.Option(min=0, metavar="N", rich_help_panel=LEARNING, help="Seed of all random choices.")] = 0
     # fmt: on
 
-    def config(self, images: ImageConfig, quick: bool) -> FitConfig:
+    def fit_config(self, images: ImageConfig, quick: bool) -> FitConfig:
         """Return the settings of the fit."""
         from oneof.estimator.settings_file import read_settings
         from oneof.learners.config import EnsembleConfig, FitConfig, make_ensemble_config
@@ -143,7 +143,7 @@ class ResourceOptions:
     deterministic: Annotated[bool, typer.Option("--deterministic", rich_help_panel=RESOURCES, help="Give identical results, to the last bit, on the same machine. Without it, rounding may differ.")] = False
     # fmt: on
 
-    def resolve(self, pictures: bool) -> Resources:
+    def resources(self, pictures: bool) -> Resources:
         """Return what training may use; `pictures` tells whether networks are trained on pixels."""
         from oneof.learners.base import Resources
         from oneof.training.parallel import resolve_n_jobs
