@@ -292,14 +292,16 @@ def _read_columns_of_votes(
     source: Any, records: PlacedRecords | None, layout: Layout, file: VotesFile, spelling: Spelling
 ) -> Votes:
     """Read votes from the columns of a table, or the keys of flat records, that a layout names."""
+    item = layout.item or file.item
+    if not layout.answers:  # no column of a table that is said to be wide may be an annotator's
+        return read_wide(source, columns=(), item=item, spelling=spelling)
     if records is None:
         records = _rows_with_rich_cells(source, layout, file)
     if records is not None:
         answers = _answers_of(records, layout, file)
         if answers is not None:
             return collect_answers(file.name, answers, spelling)
-    item = layout.item or file.item
-    if layout.columns or file.form == "wide":
+    if layout.columns:
         return read_wide(source, columns=layout.columns, item=item, spelling=spelling)
     return read_long(
         source,
