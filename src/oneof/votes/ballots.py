@@ -135,20 +135,16 @@ def collect(answers: Answers, spelling: Spelling) -> Votes:
     item = answers.item.indices.to_numpy()[parsed.row].astype(np.intp)
     annotator = answers.annotator.indices.to_numpy()[parsed.row].astype(np.intp)
 
-    key = np.ravel_multi_index((item, annotator, parsed.label), (len(items), len(annotators), len(parsed.labels)))
-    order = np.argsort(key, kind="stable")
-    starts = np.flatnonzero(np.diff(key[order], prepend=-1))
-    n_duplicates = np.diff(starts, append=len(order))  # of each vote, itself among them
+    merged = merge_duplicates(item, annotator, parsed.label)
     confidence = None
     if answers.confidence is not None:
-        # Of duplicates, the highest confidence counts.
-        confidence = np.maximum.reduceat(answers.confidence[parsed.row][order], starts)
-    first = order[starts]
+        confidence = merged.highest(answers.confidence[parsed.row])
+    first = merged.first
     item = item[first]
     annotator = annotator[first]
 
     remarks = list(parsed.remarks)
-    frequency = _frequency_in_answer(item, annotator, n_duplicates)
+    frequency = _frequency_in_answer(item, annotator, merged.counts)
     if frequency is not None:
         remarks.append(_remark_on_uneven_answers(item, annotator, frequency))
     voted_items, item_index = np.unique(item, return_inverse=True)
@@ -162,10 +158,48 @@ def collect(answers: Answers, spelling: Spelling) -> Votes:
         confidence=confidence,
         frequency=frequency,
         unanswered=len(items) - len(voted_items),
-        repeated=len(order) - len(first),
+        repeated=merged.n_repeated,
         remarks=tuple(remarks),
         meanings=tuple(parsed.meanings),
     )
+
+
+class MergedVotes(NamedTuple):
+    """Votes in order of item, annotator and label, of which duplicates are one."""
+
+    order: Integers  # [r] positions of all votes
+    starts: Integers  # [m] where in this order the duplicates of each vote begin
+
+    @property
+    def first(self) -> Integers:
+        """Return the position of the first duplicate of each vote [m]."""
+        return self.order[self.starts]
+
+    @property
+    def counts(self) -> Integers:
+        """Return the number of duplicates of each vote [m], itself among them."""
+        return np.diff(self.starts, append=len(self.order))
+
+    @property
+    def n_repeated(self) -> int:
+        """Return how many votes repeat another."""
+        return len(self.order) - len(self.starts)
+
+    def highest(self, confidence: Floats) -> Floats:
+        """Return the confidence of each vote [m]: of duplicates, the highest counts."""
+        if not len(self.starts):
+            return confidence
+        return np.maximum.reduceat(confidence[self.order], self.starts)
+
+
+def merge_duplicates(item: Integers, annotator: Integers, label: Integers) -> MergedVotes:
+    """Sort votes [r] by item, annotator and label, and merge those that are equal in all three."""
+    sizes = []
+    for column in (item, annotator, label):
+        sizes.append(int(column.max(initial=0)) + 1)
+    key = np.ravel_multi_index((item, annotator, label), sizes)
+    order = np.argsort(key, kind="stable")
+    return MergedVotes(order, np.flatnonzero(np.diff(key[order], prepend=-1)))
 
 
 def _remark_on_uneven_answers(item: Integers, annotator: Integers, frequency: Floats) -> str:

@@ -28,7 +28,7 @@ from oneof.storage.memory import available_memory
 from oneof.storage.progress import progress_bar
 from oneof.storage.sheets import SheetWriter
 from oneof.votes.agreement import AnnotatorAgreement, agreement_of_counts, compare_with_others, single_label_answers
-from oneof.votes.ballots import Floats, Integers, Votes, tally
+from oneof.votes.ballots import Floats, Integers, Votes, merge_duplicates, tally
 from oneof.votes.policies import Sets, at_least, to_table, top_p_set, union, vaguest
 
 VOTES_PER_PART = 4_000_000
@@ -81,13 +81,10 @@ class PartitionedVotes:
             if "confidence" in table.column_names:
                 confidence = table["confidence"].to_numpy().astype(np.float64)
             items = pa.concat_arrays([encoded.dictionary])  # a copy: the file is closed
-        shape = (max(1, len(items)), max(1, len(self.annotators)), max(1, len(self.labels)))
-        key = np.ravel_multi_index((item, annotator, label), shape)
-        order = np.argsort(key, kind="stable")
-        starts = np.flatnonzero(np.diff(key[order], prepend=-1))
-        first = order[starts]
-        if confidence is not None and len(starts):
-            confidence = np.maximum.reduceat(confidence[order], starts)
+        merged = merge_duplicates(item, annotator, label)
+        if confidence is not None:
+            confidence = merged.highest(confidence)
+        first = merged.first
         return Votes(
             items=items,
             annotators=self.annotators,
@@ -96,7 +93,7 @@ class PartitionedVotes:
             annotator=annotator[first],
             label=label[first],
             confidence=confidence,
-            repeated=len(order) - len(first),
+            repeated=merged.n_repeated,
         )
 
 
