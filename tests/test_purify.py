@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oneof.methods import CC, LWS, Proden, Valen
-from oneof.purify import Pop, PopPrinted, PopRatio, PopReleased, PopState, PurificationSchedule, stacked
+from oneof.purify import Pop, PopPrinted, PopRatio, PopReleased, PopState, PurificationSchedule, stack_rules
 from oneof.training.events import begin_purifying, run_event
 from oneof.training.fit import fit
 from oneof.training.processes import ProcessGroup
@@ -188,7 +188,7 @@ def test_rows_not_seen_are_left_alone():
 def test_stacked_numbers_act_per_trial():
     rules = [Pop(e0=0.9), Pop(e0=0.2, e_end=0.1)]
     candidates, logits = situation(3)
-    together = stacked(rules, CPU)
+    together = stack_rules(rules, CPU)
     kept, _ = together.remove(candidates, observed(together, candidates, logits))
     for t, rule in enumerate(rules):
         alone = rule.remove(candidates[t : t + 1], observed(rule, candidates[t : t + 1], logits[:, t : t + 1]))[0]
@@ -219,10 +219,10 @@ def test_state_is_not_written_to():
         (lambda: PopRatio(theta_end=1.0), r"0 < theta <= theta_end < 1; got 0\.01 and 1\.0"),
         (lambda: PopRatio(inc=-1.0), r"inc must not be negative; got -1\.0"),
         (
-            lambda: stacked([Pop(), PopRatio()], CPU),
+            lambda: stack_rules([Pop(), PopRatio()], CPU),
             r"must share the rule, warm_up, interval, window and every_round; fit them apart",
         ),
-        (lambda: stacked([Pop(), replace(Pop(), warm_up=3)], CPU), r"fit them apart"),
+        (lambda: stack_rules([Pop(), replace(Pop(), warm_up=3)], CPU), r"fit them apart"),
     ],
 )
 def test_messages(make, message):

@@ -5,7 +5,7 @@ Four rules, each a frozen dataclass: `Pop`, ours; `PopPrinted`, Algorithm 1 of t
 `resets` does the engine also write a method's weights.
 
 The engine calls `observe` on the rows of every batch in the last `window` epochs before an event (of a rule that is `current`: on
-all rows at the event), and at the event `remove` on all rows, then `advance`. Numbers of a rule are floats, or tensors [t] with one value per trial (`stacked`).
+all rows at the event), and at the event `remove` on all rows, then `advance`. Numbers of a rule are floats, or tensors [t] with one value per trial (`stack_rules`).
 """
 
 from __future__ import annotations
@@ -215,7 +215,7 @@ PURIFY: dict[str, type[Pop] | type[PopRatio]] = {
 }
 
 
-def stacked(rules: Sequence[Purify], device: torch.device) -> Purify:
+def stack_rules(rules: Sequence[Purify], device: torch.device) -> Purify:
     """Return one rule for a stack of trials: its numbers become tensors [t]; everything else must agree."""
     first = rules[0]
     for rule in rules:

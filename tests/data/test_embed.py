@@ -19,7 +19,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import save
 
 import oneof.data.embed
-from oneof.data.embed import Embedder, default_cache, embedded, open_embedder
+from oneof.data.embed import Embedder, default_cache, embed_values, open_embedder
 
 
 class Network:
@@ -51,9 +51,9 @@ def test_what_was_embedded_before_a_stop_is_kept(
     monkeypatch.setattr(oneof.data.embed, "_BATCH_SIZE", {"text": 3})
     stopped, again = Network("007", how), Network()
     with pytest.raises(how):
-        embedded(WORDS, Embedder("text", "m", stopped), tmp_path, tmp_path)
+        embed_values(WORDS, Embedder("text", "m", stopped), tmp_path, tmp_path)
     assert stopped.asked == WORDS[:6]
-    found = embedded(WORDS, Embedder("text", "m", again), tmp_path, tmp_path)
+    found = embed_values(WORDS, Embedder("text", "m", again), tmp_path, tmp_path)
     assert again.asked == WORDS[6:]
     assert found.tolist() == [[3, 1]] * 10
 
@@ -67,16 +67,16 @@ def test_pieces_are_written_from_time_to_time(tmp_path: Path, monkeypatch: pytes
         kept.append(sum(len(oneof.data.embed._load_vectors(path)) for path in tmp_path.iterdir()))
         return Network()(values)
 
-    embedded(WORDS, Embedder("text", "m", looking), tmp_path, tmp_path)
+    embed_values(WORDS, Embedder("text", "m", looking), tmp_path, tmp_path)
     assert kept == [0, 3, 6, 9]
     assert len(oneof.data.embed._load_vectors(store(tmp_path))) == 10
     assert [path.suffix for path in tmp_path.iterdir()] == [".safetensors"]
 
 
 def test_nothing_is_written_when_nothing_is_new(tmp_path: Path) -> None:
-    embedded(WORDS, Embedder("text", "m", Network()), tmp_path, tmp_path)
+    embed_values(WORDS, Embedder("text", "m", Network()), tmp_path, tmp_path)
     before = store(tmp_path).stat().st_mtime_ns
-    embedded(WORDS, Embedder("text", "m", Network()), tmp_path, tmp_path)
+    embed_values(WORDS, Embedder("text", "m", Network()), tmp_path, tmp_path)
     assert store(tmp_path).stat().st_mtime_ns == before
 
 
@@ -92,11 +92,11 @@ def test_nothing_is_written_when_nothing_is_new(tmp_path: Path) -> None:
     ],
 )
 def test_a_damaged_cache_is_made_again(tmp_path: Path, content: bytes) -> None:
-    embedded(WORDS, Embedder("text", "m", Network()), tmp_path, tmp_path)
+    embed_values(WORDS, Embedder("text", "m", Network()), tmp_path, tmp_path)
     whole = store(tmp_path).read_bytes()
     store(tmp_path).write_bytes(content)
     network = Network()
-    embedded(WORDS, Embedder("text", "m", network), tmp_path, tmp_path)
+    embed_values(WORDS, Embedder("text", "m", network), tmp_path, tmp_path)
     assert network.asked == WORDS
     assert store(tmp_path).read_bytes() == whole
 
@@ -146,7 +146,7 @@ def pictures(folder: Path, n: int) -> list[str]:
 
 def test_images_become_vectors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     timm(monkeypatch)
-    found = embedded([*pictures(tmp_path, 3), None], open_embedder("image", "m"), tmp_path, tmp_path / "cache")
+    found = embed_values([*pictures(tmp_path, 3), None], open_embedder("image", "m"), tmp_path, tmp_path / "cache")
     assert found.tolist() == [[0] * 3, [1] * 3, [2] * 3, [0] * 3]
 
 
@@ -169,10 +169,10 @@ def test_a_bad_image_is_named_and_the_others_are_kept(
     embedder = open_embedder("image", "m")
     message = r"an image must be whole and of a known format; .*5\.png is not \(.+\)\. It is named in row 6\. Replace"
     with pytest.raises(ValueError, match=message) as raised:
-        embedded([None, *names], embedder, tmp_path, tmp_path / "cache")
+        embed_values([None, *names], embedder, tmp_path, tmp_path / "cache")
     assert "\n" not in str(raised.value)
     assert len(oneof.data.embed._load_vectors(store(tmp_path / "cache"))) == 4
-    assert embedded([*names[:5], None], embedder, tmp_path, tmp_path / "cache").shape == (6, 3)
+    assert embed_values([*names[:5], None], embedder, tmp_path, tmp_path / "cache").shape == (6, 3)
 
 
 def test_weights_on_this_machine_are_opened_without_a_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,7 +195,7 @@ def test_weights_on_this_machine_are_opened_without_a_network(tmp_path: Path, mo
 def test_an_absent_image_is_named_with_its_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     timm(monkeypatch)
     with pytest.raises(ValueError, match=r"there is no 'x\.png', which row 2 names\. Add it, or empty the cell"):
-        embedded([*pictures(tmp_path, 2), "x.png"], open_embedder("image", "m"), tmp_path, tmp_path)
+        embed_values([*pictures(tmp_path, 2), "x.png"], open_embedder("image", "m"), tmp_path, tmp_path)
 
 
 @pytest.mark.parametrize("error", [SafetensorError("header too small"), RuntimeError("invalid checkpoint")])
@@ -284,14 +284,14 @@ def test_a_broken_package_is_told_from_a_missing_one(
 
 def test_a_cache_that_cannot_be_written_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "file").touch()
-    found = embedded(["abc"], Embedder("text", "m", Network()), tmp_path, tmp_path / "file" / "cache")
+    found = embed_values(["abc"], Embedder("text", "m", Network()), tmp_path, tmp_path / "file" / "cache")
     assert re.search(r"embeddings could not be kept in .*file.* Give --cache-dir FOLDER", caplog.messages[0])
     assert found.tolist() == [[3, 1]]
 
 
 def test_the_cache_is_where_the_system_keeps_caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    embedded(["abc"], Embedder("text", "m", Network()), tmp_path)
+    embed_values(["abc"], Embedder("text", "m", Network()), tmp_path)
     assert store(tmp_path / "oneof").is_file()
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -313,12 +313,12 @@ def test_another_network_in_the_same_folder_is_another(tmp_path: Path) -> None:
     for content in ("a", "ab"):
         weights.write_text(content)
         network = Network()
-        embedded(["abc"], Embedder("text", str(tmp_path / "model"), network), tmp_path, tmp_path / "cache")
+        embed_values(["abc"], Embedder("text", str(tmp_path / "model"), network), tmp_path, tmp_path / "cache")
         assert network.asked == ["abc"]
 
 
 def test_processes_that_share_a_cache_keep_what_each_made(tmp_path: Path) -> None:
-    other = Embedder("text", "m", lambda words: (embedded(["b"], mine, tmp_path, tmp_path), Network()(words))[1])
+    other = Embedder("text", "m", lambda words: (embed_values(["b"], mine, tmp_path, tmp_path), Network()(words))[1])
     mine = Embedder("text", "m", Network())
-    embedded(["a"], other, tmp_path, tmp_path)  # while "a" is made, "b" is written
+    embed_values(["a"], other, tmp_path, tmp_path)  # while "a" is made, "b" is written
     assert len(oneof.data.embed._load_vectors(store(tmp_path))) == 2

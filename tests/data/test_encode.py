@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from oneof.data.embed import MODELS, Embedder, embedded, open_embedder
+from oneof.data.embed import MODELS, Embedder, embed_values, open_embedder
 from oneof.data.encode import Embedded, Encoding, learn_encoding
 from oneof.data.table import ColumnRoles, Columns
 
@@ -98,17 +98,17 @@ def test_images_are_looked_up_and_known_by_their_content(tmp_path: Path) -> None
     embedder = Embedder("image", "stand-in", network)
     for name in ("a.png", "b.png"):
         (tmp_path / name).write_bytes(name.encode())
-    embedded(["a.png", "b.png"], embedder, tmp_path, tmp_path / "cache")
+    embed_values(["a.png", "b.png"], embedder, tmp_path, tmp_path / "cache")
     (tmp_path / "a.png").write_bytes(b"changed")
-    embedded(["a.png", "b.png"], embedder, tmp_path, tmp_path / "cache")
+    embed_values(["a.png", "b.png"], embedder, tmp_path, tmp_path / "cache")
     assert [Path(path).name for path in network.asked] == ["a.png", "b.png", "a.png"]
     with pytest.raises(ValueError, match=r"an image must be a file below .*; there is no 'c\.png'"):
-        embedded(["c.png"], embedder, tmp_path, tmp_path / "cache")
+        embed_values(["c.png"], embedder, tmp_path, tmp_path / "cache")
 
 
 def test_a_column_without_a_text_cannot_be_embedded(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="a column to embed must hold at least one text; all 2 are missing"):
-        embedded([None, None], Embedder("text", "stand-in", Counting()), tmp_path, tmp_path)
+        embed_values([None, None], Embedder("text", "stand-in", Counting()), tmp_path, tmp_path)
 
 
 @pytest.mark.parametrize(

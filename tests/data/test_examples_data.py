@@ -77,11 +77,11 @@ def example_of_randaugment() -> None:
 def example_of_embedded() -> None:
     """
     >>> import numpy as np
-    >>> from oneof.data.embed import Embedder, embedded
+    >>> from oneof.data.embed import Embedder, embed_values
     >>> from pathlib import Path
     >>> import tempfile
     >>> lengths = Embedder("text", "length", lambda texts: np.array([[len(text)] for text in texts], dtype=np.float32))
-    >>> embedded(["a", None, "abc", "a"], lengths, Path(), Path(tempfile.mkdtemp())).ravel().tolist()
+    >>> embed_values(["a", None, "abc", "a"], lengths, Path(), Path(tempfile.mkdtemp())).ravel().tolist()
     [1.0, 0.0, 3.0, 1.0]
     """
 

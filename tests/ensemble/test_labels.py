@@ -21,7 +21,7 @@ from oneof.ensemble.review_order import expected_gain, nearest, neighbours_and_g
 from oneof.learners.base import Predictions
 from oneof.learners.network_models import TableNetworks, predict_held_out
 from oneof.purify import Pop
-from oneof.runs.explain import explained, reason
+from oneof.runs.explain import reason, with_explanations
 from oneof.runs.predict import prediction_table
 from oneof.storage.sheets import check_out
 from oneof.training.fit import fit
@@ -190,7 +190,7 @@ def test_the_queue_is_ordered_by_gain():
 
 
 def test_reasons_name_labels_rounds_and_neighbours(world):
-    told = explained(table(world), 2)
+    told = with_explanations(table(world), 2)
     rows = [row for row in told.to_pylist() if row["removed"]]
     assert rows
     for row in rows:

@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from oneof.candidates.generate import Flip, generate
 from oneof.methods import METHODS, RCR, Batch, Method, PiCO, Proden, Valen
-from oneof.methods.pico import moved
+from oneof.methods.pico import move_prototypes
 from oneof.methods.rcr import divergence
 from oneof.methods.valen import (
     ValenMemory,
@@ -236,10 +236,10 @@ def test_valen_terms_agree_with_the_reference():
 def test_prototypes_move_as_one_sample_after_the_other_would(seed):
     torch.manual_seed(seed)
     prototypes, q, labels = torch.randn(2, C, 3), torch.randn(2, 40, 3), torch.randint(C - 1, (2, 40))
-    got = moved(prototypes, q, labels, 0.9)  # the last class gets no sample
+    got = move_prototypes(prototypes, q, labels, 0.9)  # the last class gets no sample
     for t in range(2):
         same(got[t], reference.pico_prototypes(prototypes[t].numpy(), q[t].numpy(), labels[t].numpy(), 0.9))
-    assert (moved(torch.zeros(1, C, 3), q[:1], labels[:1], 0.9)[0, -1] == 0).all()
+    assert (move_prototypes(torch.zeros(1, C, 3), q[:1], labels[:1], 0.9)[0, -1] == 0).all()
 
 
 @double

@@ -29,7 +29,7 @@ from oneof.report import heat_map, input_section, results_section, training_sect
 from oneof.report.page import _next_step, _percent, render_page
 from oneof.report.plots import PAPER, TEXT, Drawing, placeholder
 from oneof.report.results_section import audit_classes, audit_groups, compare_gold, count_pairs
-from oneof.report.rows_section import inert, review_queue
+from oneof.report.rows_section import escape_for_script, review_queue
 from oneof.review.audit import Accuracy
 from oneof.review.cards import _read_rows, sample_rows, shown_table
 from oneof.runs.decisions import Decision
@@ -466,7 +466,7 @@ def test_a_share_is_never_rounded_up_to_all_or_down_to_none():
 
 
 def test_json_in_a_script_is_inert():
-    assert inert('["</script>&"]') == '["\\u003c/script\\u003e\\u0026"]'
+    assert escape_for_script('["</script>&"]') == '["\\u003c/script\\u003e\\u0026"]'
 
 
 def test_what_stands_for_a_label_is_about_as_wide():

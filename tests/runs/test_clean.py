@@ -12,7 +12,7 @@ from run_folder import write_run
 import oneof.runs.clean
 from oneof.runs.clean import write_labels
 from oneof.runs.decisions import Decision
-from oneof.runs.explain import explained
+from oneof.runs.explain import with_explanations
 from oneof.runs.folder import Run
 from oneof.runs.labels_csv import plain_table, with_named_labels
 
@@ -34,7 +34,7 @@ def decide(run: Run) -> None:
 def test_batches_write_what_the_whole_table_has(run: Run, tmp_path: Path, is_decided: bool) -> None:
     if is_decided:
         decide(run)
-    expected = explained(run.decided, 3)
+    expected = with_explanations(run.decided, 3)
     summary = write_labels(run, tmp_path / "labels.parquet", details=True)
     found = pq.read_table(tmp_path / "labels.parquet")
     assert found.column_names == expected.column_names

@@ -15,7 +15,7 @@ from run_folder import write_run
 from oneof.report.page import render_page
 from oneof.review.cards import shown_table
 from oneof.runs.decisions import DECISIONS, Decision, Log, ResolvedDecision, decided_sets
-from oneof.runs.explain import explained
+from oneof.runs.explain import with_explanations
 from oneof.runs.folder import Run, fingerprint
 
 pytestmark = pytest.mark.usefixtures("small_forests")
@@ -42,7 +42,7 @@ def test_a_decided_row_carries_the_label_everywhere(run: Run) -> None:
     log = Log(run.folder)
     log.write(Decision(row["row"], "label", (wanted,), "ann"))
     log.write(Decision(other["row"], "none", ("a new one",), "bob", before=tuple(other["original"])))
-    table = explained(run.decided, 5)
+    table = with_explanations(run.decided, 5)
     found = table.to_pylist()[row["row"]]
     assert (found["label"], found["kept"], found["probability"], found["margin"]) == (wanted, [wanted], 1.0, 1.0)
     assert (found["ask"], found["queue"], found["decided"], found["by"]) == (False, None, True, "ann")
@@ -63,7 +63,9 @@ def test_an_unsure_person_shrinks_the_set_and_is_not_asked_again(run: Run) -> No
     assert found["label"] in left
     assert sum(found["distribution"]) == pytest.approx(1, abs=1e-5)
     assert (found["ask"], found["decided"], found["by"]) == (False, False, "ann")
-    assert explained(run.decided, 5).to_pylist()[row["row"]]["why"].startswith("ann looked at it and was unsure.")
+    assert (
+        with_explanations(run.decided, 5).to_pylist()[row["row"]]["why"].startswith("ann looked at it and was unsure.")
+    )
 
 
 def test_gold_labels_are_final_too_and_a_person_comes_before_them(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def fitted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, list[Path], l
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(oneof.runs.fit_files, "N_EVAL", 100)
         patch.setattr(oneof.runs.fit_files, "FIRST_SIZE", 20)
-        patch.setattr(oneof.runs.fit_files, "MAX_SAMPLE", 300)
+        patch.setattr(oneof.runs.fit_files, "MAX_SAMPLED_ROWS", 300)
         run = fit_files(files, folder / "RUN", SPEC, RunOptions(echo=lines.append))
     return run, files, lines
 

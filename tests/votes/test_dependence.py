@@ -74,7 +74,7 @@ def test_rules_of_one_label_and_pairs_with_few_items_in_common_count_fully() -> 
 def test_of_many_items_a_sample_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     votes, _ = jury(seed=0, n_copies=1)
     all_items = annotator_weights(votes)
-    monkeypatch.setattr(dependence, "SAMPLE", 300)
+    monkeypatch.setattr(dependence, "MAX_PAIRED_ITEMS", 300)
     sampled = annotator_weights(votes)
     assert (sampled != all_items).any()
     np.testing.assert_allclose(sampled, all_items, atol=0.1)

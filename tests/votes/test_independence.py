@@ -84,7 +84,7 @@ def test_drawn_votes_follow_the_confusions() -> None:
 
 def test_of_many_items_a_sample_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     votes = drawn_votes(0, repeat=0.5)
-    monkeypatch.setattr(module, "SAMPLE", 300)
+    monkeypatch.setattr(module, "MAX_COMPARED_ITEMS", 300)
     assert correlation(votes) == pytest.approx(CORRELATION, rel=0.02)
 
 

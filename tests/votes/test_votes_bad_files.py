@@ -179,6 +179,20 @@ def test_a_wide_table_holds_each_item_once_and_needs_columns() -> None:
         read_wide(table, columns=[])
 
 
+@pytest.mark.parametrize("ending", ["csv", "parquet", "jsonl"])
+def test_a_long_file_that_is_said_to_be_wide_is_refused(ending: str, tmp_path: Path) -> None:
+    frame = pd.DataFrame({"item": [1, 1, 2, 2], "annotator": ["a", "b"] * 2, "label": ["x", "y", "y", "y"]})
+    path = tmp_path / f"votes.{ending}"
+    if ending == "csv":
+        frame.to_csv(path, index=False)
+    elif ending == "parquet":
+        frame.to_parquet(path)
+    else:
+        frame.to_json(path, orient="records", lines=True)
+    with pytest.raises(ValueError, match="columns must name at least one annotator's column of a wide table; got none"):
+        read_votes(path, form="wide")
+
+
 # ------------------------------------------------------------------------------------------------------------- any file
 
 ANY_JSON = st.recursive(

@@ -16,7 +16,7 @@ from torch import nn
 
 from oneof.methods.base import Method
 from oneof.networks import Network
-from oneof.purify import Purify, stacked
+from oneof.purify import Purify, stack_rules
 from oneof.training.checkpoint import Checkpointer
 from oneof.training.events import begin_purifying
 from oneof.training.loop import begin, epochs
@@ -106,7 +106,7 @@ def _begun(problem: TrainingData, network: Network, seed: int) -> State:
 
 def with_rule(problem: TrainingData, rule: Purify) -> TrainingData:
     """Return the problem with this rule of purification."""
-    return problem._replace(purify=stacked([rule], problem.lr.device))
+    return problem._replace(purify=stack_rules([rule], problem.lr.device))
 
 
 def train(problem: TrainingData, state: State, history: list[Record], until: int) -> list[Record]:

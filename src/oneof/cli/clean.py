@@ -33,11 +33,11 @@ def clean(
     from oneof.storage.sheets import ENDINGS, check_out
 
     opened = Run.open(run)
-    labels_files = "files" in opened.metadata and not out.suffix
-    if not labels_files:
+    is_for_many_files = "files" in opened.metadata and not out.suffix
+    if not is_for_many_files:
         check_out(out, (*ENDINGS, ".json"))
     content = None
-    if labels_files:
+    if is_for_many_files:
         from oneof.runs.clean_files import write_file_labels
 
         summary = write_file_labels(opened, out, list(dict.fromkeys(column or ())))
@@ -70,17 +70,17 @@ def _write_tasks(
     run: "Run", content: "TaskContent", out: Path, columns: list[str], *, all_rows: bool, names: tuple[str, str]
 ) -> "CleanSummary":
     """Write tasks for Label Studio, in memory: it shows no more rows than people look at."""
+    from oneof.data.files.columns import check_not_taken
     from oneof.review.cards import Items
     from oneof.review.label_studio_tasks import tasks, tasks_of, write_tasks
     from oneof.runs.clean import CleanSummary
-    from oneof.runs.explain import explained
+    from oneof.runs.explain import with_explanations
     from oneof.runs.purified import lost_labels
 
-    table = explained(run.decided, run.n_models)
+    table = with_explanations(run.decided, run.n_models)
     warning = lost_labels(table)
     for name in columns:
-        if name in table.column_names:
-            raise ValueError(f"--column must not have the name of a column of the result; got {name!r}. Leave it out.")
+        check_not_taken(name, table.column_names)
     copied = {}
     if columns:
         cells = Items(run, columns).cells

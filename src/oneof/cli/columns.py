@@ -85,24 +85,39 @@ def path_text(path: Path | None) -> str | None:
 
 def with_column_options(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options of `roles_from_options` in place of its parameter `roles`."""
-    role_parameters = _keyword_parameters(roles_from_options)
-    parameters = []
-    for parameter in _keyword_parameters(command):
-        if parameter.name == "roles":
-            parameters.extend(role_parameters)
-        else:
-            parameters.append(parameter)
+    return with_options(roles=roles_from_options)(command)
 
-    @wraps(command)
-    def with_options(**arguments: Any) -> None:
-        role_arguments = {parameter.name: arguments.pop(parameter.name) for parameter in role_parameters}
-        command(roles=roles_from_options(**role_arguments), **arguments)
 
-    # typer reads the options of a command from its signature and annotations
-    with_options.__signature__ = signature(command).replace(parameters=parameters)  # type: ignore[attr-defined]
-    with_options.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    with_options.__annotations__["return"] = None
-    return with_options
+def with_options(**groups: Callable[..., Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return a decorator that gives a command groups of options, each in place of a parameter.
+
+    Parameters
+    ----------
+    groups
+        By the name of the parameter, what is called with the options of the group: a function or a dataclass, whose parameters or
+        fields are the options. The command is called with what it returns.
+    """
+    options_of_groups = {name: _keyword_parameters(group) for name, group in groups.items()}
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        parameters = []
+        for parameter in _keyword_parameters(command):
+            parameters.extend(options_of_groups.get(parameter.name, [parameter]))
+
+        @wraps(command)
+        def run_with_options(**arguments: Any) -> None:
+            for name, group in groups.items():
+                group_arguments = {option.name: arguments.pop(option.name) for option in options_of_groups[name]}
+                arguments[name] = group(**group_arguments)
+            command(**arguments)
+
+        # typer reads the options of a command from its signature and annotations
+        run_with_options.__signature__ = signature(command).replace(parameters=parameters)  # type: ignore[attr-defined]
+        run_with_options.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        run_with_options.__annotations__["return"] = None
+        return run_with_options
+
+    return decorate
 
 
 def _keyword_parameters(function: Callable[..., Any]) -> list[Parameter]:

@@ -1,13 +1,18 @@
 """`oneof export RUN`: write the model for other programs, or as a folder to share."""
 
+from __future__ import annotations
+
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from oneof.cli.columns import RunFolder
 from oneof.cli.terminal import echo
+
+if TYPE_CHECKING:
+    from oneof.data.encode import Encoding
 
 
 def export(
@@ -41,16 +46,12 @@ def export(
     n_classes = len(model.classes)
     if onnx is not None:
         difference = export_model(model, onnx)
-        echo(
-            f"wrote {onnx}: columns as in the table to {n_classes} probabilities and a label; "
-            f"onnxruntime differs by {difference:.1g} at most"
-        )
+        columns = f"columns as in the table to {n_classes} probabilities and a label"
+        echo(f"wrote {onnx}: {columns}; onnxruntime differs by {difference:.1g} at most")
     if torch is not None:
         difference = export_model(model, torch)
-        echo(
-            f"wrote {torch}: columns as in the table to {n_classes} probabilities; "
-            f"torch.export differs by {difference:.1g} at most"
-        )
+        columns = f"columns as in the table to {n_classes} probabilities"
+        echo(f"wrote {torch}: {columns}; torch.export differs by {difference:.1g} at most")
     if hugging_face is not None:
         from oneof.runs.model_card import CARD, write_model_folder
 
@@ -61,10 +62,14 @@ def export(
 
         save_model(opened, mlflow)
         echo(f"wrote {mlflow}: a model of MLflow. To serve it: mlflow models serve -m {mlflow} --env-manager local")
-    if onnx is None and torch is None:
-        return
-    for line in replace(model.encoding, patches=()).derived_features:
+    if onnx is not None or torch is not None:
+        _describe_inputs(model.encoding)
+
+
+def _describe_inputs(encoding: Encoding) -> None:
+    """Print what the caller of an exported model has to compute, and how pictures are given."""
+    for line in replace(encoding, patches=()).derived_features:
         echo(f"{line}: compute them before you call the model")
-    for part in model.encoding.patches:
+    for part in encoding.patches:
         channels, side, _ = part.pixels.shape
         echo(f"{part.column}: give its pixels as pictures, levels 0 to 255, {channels} x {side} x {side} in a row")

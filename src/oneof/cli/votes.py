@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
@@ -99,27 +100,23 @@ def votes(
     if out is not None:
         check_out(out)
     if stream:
-        unused = {
-            "--kind": kind not in (None, Kind.LONG),
-            "--columns": columns,
-            "--from-name": from_name,
-            "--ranked": ranked,
-            "--separator": separator != "|",
-            "--map": map_file,
-            "--map-out": map_out,
-            "--taxonomy": taxonomy,
-            "--normalise": normalise,
-            "--classes": classes,
-        }
-        for option, value in unused.items():
-            if value:
-                raise ValueError(f"--stream takes labels as they are written; got {option}. Leave out one of the two.")
+        _check_no_stream(
+            {
+                "--kind": kind not in (None, Kind.LONG),
+                "--columns": columns,
+                "--from-name": from_name,
+                "--ranked": ranked,
+                "--separator": separator != "|",
+                "--map": map_file,
+                "--map-out": map_out,
+                "--taxonomy": taxonomy,
+                "--normalise": normalise,
+                "--classes": classes,
+            }
+        )
         _stream(str(file), (item, annotator, label, confidence), policy, k, p, out, as_json)
         return
-    for name, target in (("out", out), ("--map-out", map_out)):
-        for source in (file, map_file, taxonomy):
-            if target is not None and source is not None and _is_same_file(target, source):
-                raise ValueError(f"{name} must be another file than those that are read; got {str(target)!r} for both.")
+    _check_not_overwritten((file, map_file, taxonomy), {"out": out, "--map-out": map_out})
     described = VotesFile(
         str(file),
         item,
@@ -138,17 +135,32 @@ def votes(
     form: Form | None = None
     if kind is not None:
         form = kind.value
-    read = voting.read_votes(described, form=form)
-    sets = make_sets(read, policy.value, k, p)
+    cast_votes = voting.read_votes(described, form=form)
+    sets = make_sets(cast_votes, policy.value, k, p)
     if out is not None:
-        voting.write(read, sets, out)
+        voting.write(cast_votes, sets, out)
     if map_out is not None:
-        write_map(read.meanings, map_out)
-    summary = voting.summarise(read, sets)
+        write_map(cast_votes.meanings, map_out)
+    summary = voting.summarise(cast_votes, sets)
     if as_json:
         typer.echo(json.dumps(_to_json(summary), indent=2))
     else:
         _print_summary(summary, policy, out)
+
+
+def _check_no_stream(options: dict[str, object]) -> None:
+    """Raise ValueError if an option is set that --stream does not support."""
+    for option, value in options.items():
+        if value:
+            raise ValueError(f"--stream takes labels as they are written; got {option}. Leave out one of the two.")
+
+
+def _check_not_overwritten(sources: Sequence[Path | None], targets: dict[str, Path | None]) -> None:
+    """Raise ValueError if a file to write, by its option, is one of those that are read."""
+    for name, target in targets.items():
+        for source in sources:
+            if target is not None and source is not None and _is_same_file(target, source):
+                raise ValueError(f"{name} must be another file than those that are read; got {str(target)!r} for both.")
 
 
 def _stream(

@@ -77,7 +77,9 @@ def open_embedder(kind: str, model: str) -> Embedder:
     return Embedder(kind, model, embed)
 
 
-def embedded(values: Sequence[Any], embedder: Embedder, folder: Path, cache: Path | None = None) -> NDArray[np.float32]:
+def embed_values(
+    values: Sequence[Any], embedder: Embedder, folder: Path, cache: Path | None = None
+) -> NDArray[np.float32]:
     """Embed texts or images.
 
     Parameters

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from oneof.data.components import ARRAYS as COMPONENT_ARRAYS
 from oneof.data.components import Components, learn_components
-from oneof.data.embed import MODELS, embedded, open_embedder
+from oneof.data.embed import MODELS, embed_values, open_embedder
 from oneof.data.images import ImageSpec, PictureRows, learn_image_spec, read_pictures
 from oneof.data.patches import ARRAYS, PatchFeatures, learn_patches, sample_of_pictures
 from oneof.data.roles import PATCHES, ColumnRoles, Notation
@@ -367,7 +367,7 @@ class Encoding:
         for part in self.embedded:
             _check_trusted(part, trusted_models)
             embedder = open_embedder(part.kind, part.model)
-            vectors = embedded(columns.non_numeric[part.column], embedder, folder, cache)
+            vectors = embed_values(columns.non_numeric[part.column], embedder, folder, cache)
             if vectors.shape[1] != part.width:
                 raise ValueError(f"the embedder {part.model} must be the one of training; it has changed. Fit again.")
             parts.append(vectors)
@@ -517,21 +517,19 @@ def learn_encoding(
     """
     if roles.image and not roles.image_model:
         return _learn_pixel_encoding(columns, roles, folder)
-    is_missing = np.isnan(columns.numbers)
-    with_gaps = []
-    for name, missing in zip(columns.names, is_missing.T, strict=True):
-        if missing.all():
-            raise ValueError(
-                f"a feature must have a value; {columns.source}, column {name!r} is missing in every row. Leave it out."
-            )
-        if missing.any():
-            with_gaps.append(name)
+    with_gaps = _columns_with_gaps(columns)
     embedded_columns = []
-    if roles.text_model:
-        for name in roles.text:
+    texts = []
+    for name in roles.text:
+        if roles.text_model:
             embedded_columns.append(_learn_embedding(name, "text", roles.text_model, columns, folder, cache))
-    if roles.image_model and roles.image_model != PATCHES:
-        for name in roles.image:
+        else:
+            texts.append(learn_texts(name, columns.non_numeric[name], columns.source))
+    patches = []
+    for name in roles.image:
+        if roles.image_model == PATCHES:
+            patches.append(_learn_patch_column(name, columns, roles, folder, sets))
+        elif roles.image_model:  # without one, pixels are the features
             embedded_columns.append(_learn_embedding(name, "image", roles.image_model, columns, folder, cache))
     categories = {}
     rare = {}
@@ -539,18 +537,10 @@ def learn_encoding(
         categories[name], rare_values = _learn_category(name, columns)
         if rare_values:
             rare[name] = rare_values
-    texts = []
-    if not roles.text_model:
-        for name in roles.text:
-            texts.append(learn_texts(name, columns.non_numeric[name], columns.source))
-    patches = []
-    if roles.image_model == PATCHES:
-        for name in roles.image:
-            patches.append(_learn_patch_column(name, columns, roles, folder, sets))
     encoding = Encoding(
         numbers=tuple(columns.names),
         fills=tuple(float(np.nanmedian(column)) for column in columns.numbers.T),
-        gaps=tuple(with_gaps),
+        gaps=with_gaps,
         categories=categories,
         rare=rare,
         embedded=tuple(embedded_columns),
@@ -562,6 +552,19 @@ def learn_encoding(
         patches=tuple(patches),
     )
     return replace(encoding, components=learn_components(encoding.impute(columns.numbers)))
+
+
+def _columns_with_gaps(columns: Columns) -> tuple[str, ...]:
+    """Return the columns of numbers with a missing value; raise ValueError if one has nothing else."""
+    with_gaps = []
+    for name, is_missing in zip(columns.names, np.isnan(columns.numbers).T, strict=True):
+        if is_missing.all():
+            raise ValueError(
+                f"a feature must have a value; {columns.source}, column {name!r} is missing in every row. Leave it out."
+            )
+        if is_missing.any():
+            with_gaps.append(name)
+    return tuple(with_gaps)
 
 
 def _learn_patch_column(
@@ -597,8 +600,8 @@ def _learn_pixel_encoding(columns: Columns, roles: ColumnRoles, folder: Path) ->
 def _learn_embedding(
     column: str, kind: str, model: str, columns: Columns, folder: Path, cache: Path | None
 ) -> Embedded:
-    """Embed a column of texts or images, which stores the vectors in the cache, and return how wide they are."""
-    vectors = embedded(columns.non_numeric[column], open_embedder(kind, model), folder, cache)
+    """Embed a column of texts or images, which stores the vectors in the cache, and return the width of the vectors."""
+    vectors = embed_values(columns.non_numeric[column], open_embedder(kind, model), folder, cache)
     return Embedded(column, kind, model, vectors.shape[1])
 
 

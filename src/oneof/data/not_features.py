@@ -17,7 +17,7 @@ _TRUTHS = re.compile(
     r"((true|gold|ground|correct)[_ .-]?)?(truth|labels?|targets?|gold|class|y)([_ .-]?(id|idx|index|code|true))?"
 )
 _EXACT = 2**24  # whole numbers that float32 can hold
-_SAMPLE = 1024  # rows that are checked for true labels
+_MAX_SAMPLED_ROWS = 1024  # rows that are checked for true labels
 _MIN_EXCESS = 10  # rows, more than by chance, that must agree with their set
 _REASONS = {  # what such columns are called, and what to do on the command line, or with a frame in Python
     "text": ("columns of free text", "To use one, give --text NAME (by the words in it), or --category NAME.", "To use one, add numbers made from it, such as an embedding."),
@@ -125,8 +125,8 @@ def numbers_rows(name: str, values: NDArray[np.float32]) -> bool:
 
 
 def _sample_rows(n: int) -> NDArray[np.intp]:
-    """Return at most _SAMPLE row numbers, evenly spaced."""
-    return np.unique(np.linspace(0, n - 1, min(n, _SAMPLE)).astype(np.intp))
+    """Return at most _MAX_SAMPLED_ROWS row numbers, evenly spaced."""
+    return np.unique(np.linspace(0, n - 1, min(n, _MAX_SAMPLED_ROWS)).astype(np.intp))
 
 
 def _agrees_with_sets(labels: Sequence[str | None], sets: Candidates) -> bool:

@@ -123,7 +123,7 @@ def _forms_of_time(text: str) -> list[str]:
 
 
 class DecidedNotation(NamedTuple):
-    """How a column is written, and the reason."""
+    """Notation of a column, and the reason."""
 
     notation: Notation
     reason: str

@@ -35,7 +35,7 @@ MAX_WIDTH = 512  # principal components; there is also at most one for every thr
 MIN_DEVIATION = 0.01  # standard deviation that a response is divided by at least
 MIN_VARIANCE = 1e-6  # of a component, relative to the largest and to the number of responses; less is rounding
 N_PATCHES = 40_000  # sampled to compute the whitening; the first N_FILTERS of them become filters
-MAX_SAMPLE = 1500  # pictures that features are learned from
+MAX_SAMPLED_PICTURES = 1500  # pictures that features are learned from
 LARGE_SIDE = 48  # pixels a side from which on only every second position is compared
 BLOCK = 16  # pictures computed at a time
 MIN_BLOCKS = 4  # above which several threads are used
@@ -104,7 +104,7 @@ class PatchParameters:
 
 def sample_of_pictures(n: int) -> NDArray[np.intp]:
     """Return the rows, of n, whose pictures features are learned from."""
-    return np.sort(np.random.default_rng(0).permutation(n)[:MAX_SAMPLE])
+    return np.sort(np.random.default_rng(0).permutation(n)[:MAX_SAMPLED_PICTURES])
 
 
 def learn_patches(sample: NDArray[np.uint8], pixels: ImageSpec, sets: NDArray[np.bool_] | None = None) -> PatchFeatures:

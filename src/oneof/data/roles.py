@@ -15,7 +15,7 @@ Kind = Literal["number", "date", "category", "text", "blank", "other"]  # what a
 
 @dataclass(frozen=True)
 class Notation:
-    """How the numbers or dates in a column of text are written; `oneof.data.notation` decides and applies it."""
+    """Notation of the numbers or dates in a column of text; `oneof.data.notation` decides and applies it."""
 
     column: str
     form: str  # "." or ",", the sign of decimals; "time"; or the order of a date, a key of `oneof.data.written.DATE_ORDERS`

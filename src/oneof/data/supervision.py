@@ -88,7 +88,9 @@ def _read_labels(
 
 def _without_decimals(gold: Sequence[Sequence[Any]], sets: Sequence[Sequence[Any]]) -> Sequence[Sequence[Any]]:
     """Write gold labels such as "3.0" as the sets do, "3": a column of whole numbers with gaps becomes one of fractions."""
-    known = {label_text(label) for labels in sets for label in labels}
+    known: set[str] = set()
+    for labels in sets:
+        known.update(map(label_text, labels))
     rewritten = []
     for labels in gold:
         row = []

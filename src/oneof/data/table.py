@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -75,31 +75,7 @@ class Table:
             lines.append(f"columns of dates are read as numbers of days: {listed}. {remedy}")
         if self.gold is not None:
             lines += unknown_gold(self.candidates, self.gold)
-        used_labels = self.candidates.classes[self.candidates.mask.any(0)].tolist()
-        gap_labels = [label for label in used_labels if is_gap(str(label))]
-        if gap_labels:
-            listed = ", ".join(map(repr, gap_labels))
-            lines.append(
-                f"labels may mean that nothing is known: {listed}. If so, leave such cells empty (--empty unlabelled)."
-            )
-        duplicates = near_duplicate_labels(used_labels)
-        if duplicates:
-            examples = []
-            for spellings in duplicates[:3]:
-                examples.append(" = ".join(map(ascii, spellings)))
-            lines.append(
-                f"{len(duplicates)} labels look like others, such as {'; '.join(examples)}: write them in one way if they are one."
-            )
-        n_rows = {}
-        for label, count in zip(self.candidates.classes.tolist(), self.candidates.mask.sum(0).tolist(), strict=True):
-            n_rows[str(label)] = count
-        misspelt = misspelt_labels(n_rows)
-        if misspelt:
-            examples = []
-            for label, other in misspelt[:3]:
-                examples.append(f"{label!a} ({n_rows[label]:,} rows) for {other!a} ({n_rows[other]:,})")
-            lines.append(f"labels may be misspelt: {'; '.join(examples)}. Correct them if they are.")
-        return lines
+        return lines + _label_lines(self.candidates)
 
 
 def read_table(
@@ -150,39 +126,34 @@ def read_table(
         check_unpacked(Path(source), roles.unpacked)
     if is_array_file:
         return _read_array_file(Path(source), roles)
-    opened = open_table(source)
-    opened.check_distinct(opened.names)
-    opened = combine_label_columns(opened, roles.candidates)
-    opened = combine_label_columns(opened, roles.exclude)
-    opened = expand_lists(
-        opened, (roles.candidates, roles.exclude, roles.gold, roles.group, *roles.non_numeric, *roles.ignore)
-    )
+    opened = _open_combined(source, roles)
     if roles.exclude and not roles.candidates and "candidates" in opened.kinds:
         # Exclusions narrow the candidate sets of the table rather than replace them.
         roles = replace(roles, candidates="candidates")
-    resolved, left_out, texts = _resolve(opened, roles)
     supervision = []
     for name in (roles.candidates, roles.exclude, roles.gold, roles.group):
         if name:
             supervision.append(name)
-    opened_as_numbers = apply_notations(opened, resolved.notations)
-    columns, cells = _read_cells(opened_as_numbers, resolved, supervision)
-    origins = subtract_origins(opened_as_numbers, columns.names, columns.numbers)
-    resolved = replace(resolved, origins=tuple(origins.items()))
-    if not len(columns):
-        raise ValueError(f"{opened.name} must have at least one row; got none.")
+    decided = _decide_roles(opened, roles)
+    columns, resolved, cells = _read_training_cells(opened, decided.roles, supervision)
     candidates, gold = read_supervision(opened.name, cells, roles, len(columns), known_classes)
     groups = None
     if roles.group:
         groups = [str(cell) for cell in cells[roles.group]]
-    requested_by_name = {*roles.features, *roles.categories}
-    columns, resolved, dropped = _drop_non_features(columns, resolved, requested_by_name, candidates)
-    left_out.update(dropped)
-    resolved = _replace_placeholders(columns, resolved, requested_by_name)
+    features, left_out = _select_features(columns, resolved, decided, candidates)
     if not bare:
-        _check_features(columns, left_out_lines(left_out))
-    uses = describe_columns(opened.kinds, roles, resolved, texts, left_out)
-    return Table(columns, resolved, candidates, gold, groups, left_out, uses)
+        _check_features(features.columns, left_out_lines(left_out))
+    return Table(features.columns, features.roles, candidates, gold, groups, left_out, features.uses)
+
+
+def _open_combined(source: Any, roles: ColumnRoles) -> TableSource:
+    """Open a table, with columns of 0 and 1 for each label combined into one, and lists of numbers expanded into columns."""
+    opened = open_table(source)
+    opened.check_distinct(opened.names)
+    opened = combine_label_columns(opened, roles.candidates)
+    opened = combine_label_columns(opened, roles.exclude)
+    not_numbers = (roles.candidates, roles.exclude, roles.gold, roles.group, *roles.non_numeric, *roles.ignore)
+    return expand_lists(opened, not_numbers)
 
 
 def read_columns(source: Any, roles: ColumnRoles) -> Columns:
@@ -250,11 +221,11 @@ def _check_feature_kind(opened: TableSource, name: str, is_date: bool) -> None:
 
 
 class Features(NamedTuple):
-    """Features of a data frame, and the role of each column."""
+    """Features of a table, and the role of each column."""
 
     columns: Columns
     roles: ColumnRoles  # resolved: the columns that are learned from
-    uses: dict[str, ColumnUse]  # column of the frame -> what it is used for
+    uses: dict[str, ColumnUse]  # column of the table -> what it is used for
 
 
 def read_features(X: Any) -> Features:
@@ -266,30 +237,28 @@ def read_features(X: Any) -> Features:
     opened = open_table(X)
     opened.check_distinct(opened.names)
     opened = expand_lists(opened)
-    requested = ColumnRoles(candidates=None)
-    resolved, left_out, texts = _resolve(opened, requested)
-    opened_as_numbers = apply_notations(opened, resolved.notations)
-    columns, _ = _read_cells(opened_as_numbers, resolved, [])
-    origins = subtract_origins(opened_as_numbers, columns.names, columns.numbers)
-    resolved = replace(resolved, origins=tuple(origins.items()))
-    if not len(columns):
-        raise ValueError(f"{opened.name} must have at least one row; got none.")
-    columns, resolved, dropped = _drop_non_features(columns, resolved, set(), None)
-    left_out.update(dropped)
-    resolved = _replace_placeholders(columns, resolved, set())
-    lines = [*left_out_lines(left_out, of_a_frame=True), *_gap_lines(resolved)]
-    _check_features(columns, lines)
+    decided = _decide_roles(opened, ColumnRoles(candidates=None))
+    columns, resolved, _ = _read_training_cells(opened, decided.roles, [])
+    features, left_out = _select_features(columns, resolved, decided, None)
+    lines = [*left_out_lines(left_out, of_a_frame=True), *_gap_lines(features.roles)]
+    _check_features(features.columns, lines)
     for line in lines:
         _log.warning(line, stacklevel=3)
-    uses = describe_columns(opened.kinds, requested, resolved, texts, left_out)
-    return Features(columns, resolved, uses)
+    return features
 
 
-def _resolve(opened: TableSource, requested: ColumnRoles) -> tuple[ColumnRoles, dict[str, str], dict[str, TextUse]]:
-    """Decide the role of every column.
+class _DecidedRoles(NamedTuple):
+    """Role of every column of a table, as far as it is known before the features are read."""
 
-    Returns the resolved roles, the columns that are left out with the reason, and what was decided about each column of text.
-    """
+    requested: ColumnRoles
+    roles: ColumnRoles  # resolved
+    kinds: Mapping[str, Kind]
+    texts: dict[str, TextUse]  # what was decided about each column of text
+    left_out: dict[str, str]  # column that is not a feature -> the reason
+
+
+def _decide_roles(opened: TableSource, requested: ColumnRoles) -> _DecidedRoles:
+    """Decide the role of every column, those of text by their values."""
     resolved, unassigned = resolve_roles(opened.kinds, opened.name, requested)
     text_columns = [name for name, kind in unassigned.items() if kind == "text"]
     texts = decide_texts(opened, text_columns)
@@ -299,8 +268,6 @@ def _resolve(opened: TableSource, requested: ColumnRoles) -> tuple[ColumnRoles, 
     features = set(resolved.features)
     categories = set(resolved.categories)
     embedded = []
-    notations = []
-    dates = set(resolved.dates)
     left_out = {}
     for name, kind in unassigned.items():
         use: str = kind
@@ -308,18 +275,21 @@ def _resolve(opened: TableSource, requested: ColumnRoles) -> tuple[ColumnRoles, 
             use = texts[name].use
         if use == "number":
             features.add(name)
-            notation = texts[name].notation
-            if notation is not None:
-                notations.append(notation)
-                if notation.form in DATE_ORDERS:
-                    dates.add(name)
         elif use == "category":
             categories.add(name)
         elif use == "text" and embed_free_text:
             embedded.append(name)
         else:
             left_out[name] = use
-    resolved = replace(
+
+    notations = []
+    dates = set(resolved.dates)
+    for name, text in texts.items():
+        if text.notation is not None:
+            notations.append(text.notation)
+            if text.notation.form in DATE_ORDERS:
+                dates.add(name)
+    roles = replace(
         resolved,
         features=_in_order(features, opened.names),
         categories=_in_order(categories, opened.names),
@@ -327,8 +297,35 @@ def _resolve(opened: TableSource, requested: ColumnRoles) -> tuple[ColumnRoles, 
         notations=tuple(notations),
     )
     if embedded:
-        resolved = replace(resolved, text=(*resolved.text, *embedded), text_model=MODELS["text"])
-    return resolved, left_out, texts
+        roles = replace(roles, text=(*roles.text, *embedded), text_model=MODELS["text"])
+    return _DecidedRoles(requested, roles, opened.kinds, texts, left_out)
+
+
+def _read_training_cells(
+    opened: TableSource, roles: ColumnRoles, other_columns: list[str]
+) -> tuple[Columns, ColumnRoles, Cells]:
+    """Read the features and the cells of other columns; the roles are returned with what was subtracted from the numbers."""
+    as_numbers = apply_notations(opened, roles.notations)
+    columns, cells = _read_cells(as_numbers, roles, other_columns)
+    origins = subtract_origins(as_numbers, columns.names, columns.numbers)
+    if not len(columns):
+        raise ValueError(f"{opened.name} must have at least one row; got none.")
+    return columns, replace(roles, origins=tuple(origins.items())), cells
+
+
+def _select_features(
+    columns: Columns, roles: ColumnRoles, decided: _DecidedRoles, candidates: Candidates | None
+) -> tuple[Features, dict[str, str]]:
+    """Drop columns whose values show that they are no features, and read placeholders as gaps.
+
+    Returns the features, and all columns that are left out with the reason.
+    """
+    requested_by_name = {*decided.requested.features, *decided.requested.categories}
+    columns, roles, dropped = _drop_non_features(columns, roles, requested_by_name, candidates)
+    roles = _replace_placeholders(columns, roles, requested_by_name)
+    left_out = decided.left_out | dropped
+    uses = describe_columns(decided.kinds, decided.requested, roles, decided.texts, left_out)
+    return Features(columns, roles, uses), left_out
 
 
 def _in_order(chosen: Collection[str], names: Sequence[str]) -> tuple[str, ...]:
@@ -364,17 +361,18 @@ def _is_array_file(source: Any) -> bool:
 
 def _read_array_file(path: Path, roles: ColumnRoles) -> Table:
     """Read a file of arrays, such as npz, which holds features, candidate sets and perhaps true labels, and nothing else."""
-    x, sets, labels, labels_key = read_arrays(path, roles.separator, roles.empty, roles.unpacked)
+    arrays = read_arrays(path, roles.separator, roles.empty, roles.unpacked)
     gold = None
-    columns_needed = [roles.exclude]
-    if roles.gold == labels_key and labels is not None:
-        gold = labels
+    missing = [roles.exclude]
+    if roles.gold == arrays.labels_key and arrays.labels is not None:
+        gold = arrays.labels
     else:
-        columns_needed.append(roles.gold)
-    columns_needed += [roles.group, *roles.non_numeric]
-    for name in columns_needed:
+        missing.append(roles.gold)
+    missing += [roles.group, *roles.non_numeric]
+    for name in missing:
         if name:
             raise ValueError(f"column {name!r} must be in a table of columns; {path} has features and sets only.")
+    x = arrays.features
     requested = replace(roles, candidates=None, gold=None)
     names = [f"x{j}" for j in range(x.shape[1])]
     kinds: dict[str, Kind] = dict.fromkeys(names, "number")
@@ -383,7 +381,7 @@ def _read_array_file(path: Path, roles: ColumnRoles) -> Table:
     if not is_feature.all():
         x = np.ascontiguousarray(x[:, is_feature])
     columns = Columns(str(path), x, list(resolved.features), {})
-    candidates = read(sets.mask, classes=map(label_text, sets.classes.tolist()))
+    candidates = read(arrays.candidates.mask, classes=map(label_text, arrays.candidates.classes.tolist()))
     uses = describe_columns(kinds, requested, resolved, {}, left_out)
     return Table(columns, resolved, candidates, gold, None, left_out, uses)
 
@@ -480,6 +478,34 @@ def _replace_placeholders(columns: Columns, roles: ColumnRoles, requested_by_nam
             placeholders.append((name, number))
             columns.numbers[columns.numbers[:, j] == number, j] = np.nan
     return replace(roles, placeholders=tuple(placeholders))
+
+
+def _label_lines(candidates: Candidates) -> list[str]:
+    """Return a line on labels that may mean nothing, that look like others, and that may be misspelt, where there are such."""
+    lines = []
+    used_labels = candidates.classes[candidates.mask.any(0)].tolist()
+    gap_labels = [label for label in used_labels if is_gap(str(label))]
+    if gap_labels:
+        listed = ", ".join(map(repr, gap_labels))
+        remedy = "If so, leave such cells empty (--empty unlabelled)."
+        lines.append(f"labels may mean that nothing is known: {listed}. {remedy}")
+    duplicates = near_duplicate_labels(used_labels)
+    if duplicates:
+        examples = []
+        for spellings in duplicates[:3]:
+            examples.append(" = ".join(map(ascii, spellings)))
+        look_alike = f"{len(duplicates)} labels look like others, such as {'; '.join(examples)}"
+        lines.append(f"{look_alike}: write them in one way if they are one.")
+    n_rows = {}
+    for label, count in zip(candidates.classes.tolist(), candidates.mask.sum(0).tolist(), strict=True):
+        n_rows[str(label)] = count
+    misspelt = misspelt_labels(n_rows)
+    if misspelt:
+        examples = []
+        for label, other in misspelt[:3]:
+            examples.append(f"{label!a} ({n_rows[label]:,} rows) for {other!a} ({n_rows[other]:,})")
+        lines.append(f"labels may be misspelt: {'; '.join(examples)}. Correct them if they are.")
+    return lines
 
 
 def _gap_lines(roles: ColumnRoles) -> list[str]:

@@ -167,6 +167,14 @@ def check_gold(gold: Any, classes: NDArray[Any], n: int) -> NDArray[np.intp] | N
     return indices
 
 
+def check_groups(groups: Any, n: int) -> list[str] | None:
+    """Return the name of each row's group; None without groups."""
+    if groups is None:
+        return None
+    check_length(groups, n, "groups")
+    return [str(group) for group in groups]
+
+
 def check_length(values: Any, n: int, name: str) -> None:
     """Raise unless there is one value per row of X."""
     if len(values) != n:

@@ -26,6 +26,7 @@ from oneof.ensemble.with_votes import dataset_with_votes
 from oneof.estimator.arguments import (
     are_labels,
     check_gold,
+    check_groups,
     check_length,
     check_positive_int,
     check_prior,
@@ -45,6 +46,7 @@ from oneof.runs.write_run import write_run
 from oneof.storage.files import atomic_folder
 from oneof.storage.regular import check_plain_tree
 from oneof.version import __version__
+from oneof.votes.ballots import Votes
 
 ESTIMATOR = "estimator"  # in run.json: parameters, and labels with their type
 _TINY = 1e-300  # a probability of 0 has no logarithm
@@ -135,19 +137,18 @@ class BasePartialLabelClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMe
             raise ValueError("items must be left out without votes, whose rows they are. Pass votes=, or drop items.")
         features, encoding, is_unreadable = self._encode_training_rows(X)
         n = len(features)
+        item = None
+        counts = None
         if votes is not None:
             item = match_items(votes, ids, n)
             candidates = sets_of_votes(votes, item, self.classes)
-            counts = None
         else:
             y, counts = counts_to_candidates(y)
             candidates = read_y(y, self.classes, n, type(self).__name__)
         self.classes_ = candidates.classes
         if counts is None and prior is None and votes is None and candidates.mask.all():
             _log.warning("every set is full: y excludes no label, so nothing can be learned from it.", stacklevel=2)
-        if groups is not None:
-            check_length(groups, n, "groups")
-            groups = [str(group) for group in groups]
+        group_names = check_groups(groups, n)
         gold_indices = check_gold(gold, self.classes_, n)
         if prior is not None:
             counts = check_prior(prior, n, len(self.classes_))
@@ -160,25 +161,30 @@ class BasePartialLabelClassifier(ClassifierMixin, BaseEstimator, metaclass=ABCMe
             encoding,
             prior=counts,
             gold=gold_indices,
-            groups=groups,
+            groups=group_names,
             observed=observed,
         )
-        config = self._config()
         checksum = data.fingerprint
+        about_votes = self._fit_dataset(data, votes, item)
+        self._metadata = {**self._describe_fit(checksum, time.monotonic() - start), **about_votes}
+        self.annotators_ = about_votes.get("people", {}).get("annotators", [])
+        self._set_fitted_attributes(self.result_.model, self.result_.purified, self.result_.training)
+        return self
+
+    def _fit_dataset(self, data: Dataset, votes: Votes | None, item: NDArray[np.intp] | None) -> dict[str, Any]:
+        """Fit the ensemble, which sets `result_` and `accuracy_`, and return what run.json stores about the votes."""
+        config = self._config()
         data = self._learn_features(data)
         about_votes: dict[str, Any] = {}
-        if votes is not None:
+        if votes is not None and item is not None:
             data, ensemble, annotators = dataset_with_votes(data, votes, item, config.ensemble, config.seed)
             config = replace(config, ensemble=ensemble)
             about_votes = {"people": annotators, "rule": "votes"}
         self.result_ = self._train(data, config)
         for warning in self.result_.warnings:
             _log.warning(warning)
-        self._metadata = {**self._describe_fit(checksum, time.monotonic() - start), **about_votes}
-        self.annotators_ = about_votes.get("people", {}).get("annotators", [])
         self.accuracy_ = self.result_.accuracy
-        self._set_fitted_attributes(self.result_.model, self.result_.purified, self.result_.training)
-        return self
+        return about_votes
 
     def _describe_fit(self, checksum: str, seconds: float) -> dict[str, Any]:
         """Return what run.json stores about a fit of this estimator, beyond what it stores about any fit."""

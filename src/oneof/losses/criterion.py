@@ -16,7 +16,7 @@ from oneof.losses.network import (
     GivenOutputs,
     added_parts,
     at_least_float32,
-    extended,
+    extend_network,
     needs_network,
 )
 from oneof.losses.tables import LastPositions, TableModule, WriteLog, put_rows, world_size
@@ -161,11 +161,11 @@ class CandidateLoss(TableModule):
             For PiCO and VALEN: the inputs of the batch. (query, key) or [2, b, ...] for PiCO, [b, ...] or [v, b, ...] for VALEN.
         """
         self._check_logits(logits)
-        at, positions = self._located(index, logits.shape[-2])
+        at, positions = self._locate(index, logits.shape[-2])
         if self._extended:
             features, views = self._inputs(features, views, logits.shape[-2])
         if positions is None:
-            return self._reduced(self._losses(logits, at, features, views))
+            return self._reduce(self._losses(logits, at, features, views))
         losses = logits.new_zeros(logits.shape[-2], dtype=at_least_float32(logits).dtype)
         if len(positions) > 0:
             if self._extended:
@@ -175,7 +175,7 @@ class CandidateLoss(TableModule):
             losses = losses.index_copy(0, positions, of_kept)
         else:
             losses = losses + 0.0 * logits.sum()  # so that backward works
-        return self._reduced(losses, len(positions))
+        return self._reduce(losses, len(positions))
 
     @torch.no_grad()
     def update(self, logits: Tensor, index: Any) -> None:
@@ -186,7 +186,7 @@ class CandidateLoss(TableModule):
         if not self.training:
             return
         self._check_logits(logits)
-        at, positions = self._located(index, logits.shape[-2])
+        at, positions = self._locate(index, logits.shape[-2])
         if positions is not None:
             logits = logits.index_select(-2, positions)
         with Autocast(logits.device).off():
@@ -197,7 +197,7 @@ class CandidateLoss(TableModule):
     def observe(self, logits: Tensor, index: Any) -> None:
         """Show logits [b, c] of rows to the purifier; `Purifier.observe` calls this."""
         self._check_logits(logits)
-        at, positions = self._located(index, logits.shape[-2])
+        at, positions = self._locate(index, logits.shape[-2])
         if positions is not None:
             logits = logits.index_select(-2, positions)
         if self.observer is not None:
@@ -230,7 +230,7 @@ class CandidateLoss(TableModule):
 
         The features given with every batch are stored, too; call this in evaluation mode for those of the trained network.
         """
-        at, positions = self._located(index, len(features))
+        at, positions = self._locate(index, len(features))
         if positions is not None:
             features = features.index_select(0, positions)
         self._put_features(at, features)
@@ -257,7 +257,7 @@ class CandidateLoss(TableModule):
         n, c = self.candidates.shape
         if isinstance(network, DistributedDataParallel):
             network = network.module
-        module = extended(self.method, network, c, input_shape)
+        module = extend_network(self.method, network, c, input_shape)
         for name, part in added_parts(module, network).items():
             self.add_module(name, part)
         self._extended = (module,)
@@ -276,7 +276,7 @@ class CandidateLoss(TableModule):
                 f"logits must be [b, {c}], or [v, b, {c}] of several views, for candidates of {c} classes; got {list(logits.shape)}."
             )
 
-    def _located(self, index: Any, b: int) -> tuple[Tensor, Tensor | None]:
+    def _locate(self, index: Any, b: int) -> tuple[Tensor, Tensor | None]:
         """Return row numbers on the device of the tables and, where some are to be ignored, the positions in the batch of the others."""
         index = torch.as_tensor(index)
         if index.shape != (b,) or index.is_floating_point() or index.dtype == torch.bool:
@@ -461,7 +461,7 @@ class CandidateLoss(TableModule):
         put_rows(self.tables["features"], at, features, self._last_positions(at))
         self.tables["has_features"].index_fill_(0, at, True)
 
-    def _reduced(self, losses: Tensor, count: int | None = None) -> Tensor:
+    def _reduce(self, losses: Tensor, count: int | None = None) -> Tensor:
         """Reduce losses [b]; of rows to ignore they are zero, and `count` is the number of the others."""
         if self.reduction == "none":
             return losses

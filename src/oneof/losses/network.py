@@ -123,12 +123,12 @@ def at_least_float32(tensor: Tensor) -> Tensor:
 
 
 def needs_network(method: Method) -> bool:
-    """Tell whether a method adds parts to the network or keeps state made from its weights."""
+    """Return whether a method adds parts to the network or keeps state made from its weights."""
     kind = type(method)
     return kind.network is not Method.network or kind.shared is not Method.shared
 
 
-def extended(method: Method, network: Any, classes: int, input_shape: tuple[int, ...] | None) -> nn.Module:
+def extend_network(method: Method, network: Any, classes: int, input_shape: tuple[int, ...] | None) -> nn.Module:
     """Return the user's network with the parts that the method adds; its body and head stay the user's."""
     name = type(method).__name__
     if not isinstance(network, nn.Module) or input_shape is None:

@@ -65,11 +65,11 @@ class Purifier:
         return float(self.state.threshold)
 
     def is_due(self) -> bool:
-        """Tell whether `step` will remove labels at the end of this epoch."""
+        """Return whether `step` will remove labels at the end of this epoch."""
         return self.rule.event(self.criterion.epoch)
 
     def is_observing(self) -> bool:
-        """Tell whether the logits of this epoch count at the next event."""
+        """Return whether the logits of this epoch count at the next event."""
         return self.rule.observing(self.criterion.epoch)
 
     @torch.no_grad()

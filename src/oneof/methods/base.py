@@ -17,13 +17,17 @@ Each method knows which of these it made in `init`, so its own signatures may sa
 
 
 def leaves(several: Any) -> tuple[Any, ...]:
-    """What memory, or a network's output, is made of: one tensor, several, or none."""
-    return several if isinstance(several, tuple) else (several,)
+    """Return the tensors of which memory, or a network's output, is made: one, several or none."""
+    if isinstance(several, tuple):
+        return several
+    return (several,)
 
 
 def tree_map(change: Callable[[Any], Any], several: Any) -> Any:
-    """The same, in its form, after a change to every part."""
-    return tuple(map(change, several)) if isinstance(several, tuple) else change(several)
+    """Return the same structure with every tensor changed."""
+    if isinstance(several, tuple):
+        return tuple(map(change, several))
+    return change(several)
 
 
 class Batch(NamedTuple):
@@ -36,11 +40,13 @@ class Batch(NamedTuple):
     prior: Tensor | None = None  # [t, b, c] log of how much the votes speak for each label; None where there are none
 
     def weighed(self, logits: Tensor) -> Tensor:
-        """Logits whose softmax on the set is prior x posterior: what a method takes its weights from."""
-        return logits if self.prior is None else logits + self.prior
+        """Return logits whose softmax on the set is prior x posterior, which methods take their weights from."""
+        if self.prior is None:
+            return logits
+        return logits + self.prior
 
     def to_compute(self) -> "Batch":
-        """The batch for `Net.fused`: without generators, and with sets as bytes: the compiler fails on a view of a mask."""
+        """Return the batch for `Net.fused`, without generators and with sets as bytes: the compiler fails on a view of a mask."""
         check_mask(self.candidates)
         return self._replace(candidates=self.candidates.view(torch.uint8), generators=[])
 
@@ -52,17 +58,17 @@ class Net(Protocol):
     buffers: dict[str, Tensor]
 
     def __call__(self, x: Tensor, part: str = "", weights: Mapping[str, Tensor] | None = None) -> Any:
-        """Output of the module, or of its submodule `part`, for x [t, b, ...].
+        """Return the output of the module, or of its submodule `part`, for x [t, b, ...].
 
         With other weights neither a gradient nor a BN statistic of the network's own moves: it works on copies of the buffers.
         """
 
     def fused(self, function: Callable[..., Any], *inputs: Any) -> Any:
-        """function(*inputs), the first of which is [t, b, ...]; on a GPU many small operations become few kernels."""
+        """Return function(*inputs), the first of which is [t, b, ...]; on a GPU many small operations become few kernels."""
 
 
 class Step(NamedTuple):
-    """What a method made of a batch."""
+    """Result of a method on a batch."""
 
     loss: Tensor  # [t, b]
     logits: Tensor  # [t, b, c] of view 0, detached: what POP observes
@@ -72,7 +78,9 @@ class Step(NamedTuple):
 
 def first_output(output: Any) -> Tensor:
     """Return the logits of a network that returns them, alone or first in a tuple."""
-    return output[0] if isinstance(output, tuple) else output  # type: ignore[no-any-return]
+    if isinstance(output, tuple):
+        return output[0]  # type: ignore[no-any-return]
+    return output  # type: ignore[no-any-return]
 
 
 def logits_of(net: Net, views: Tensor) -> Tensor:
@@ -83,7 +91,7 @@ def logits_of(net: Net, views: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Method:
-    """How to learn from candidate sets; its fields are the hyper-parameters.
+    """Base class of methods that learn from candidate sets; its fields are the hyper-parameters.
 
     The engine gathers the rows of a batch from the candidates and the memory, calls `loss`, takes a step, calls `update` and
     scatters the rows back. A method never sees an index into the data set, and never writes to what it is given.
@@ -97,31 +105,31 @@ class Method:
     """How many views of every example a step is given."""
 
     joint_forward: ClassVar[bool] = True
-    """Do all views go through the network in one forward? A method of one view that sees them so takes any number of them."""
+    """Whether all views go through the network in one forward; a method of one view then takes any number of views."""
 
     after_step: ClassVar[bool] = False
-    """Is memory taken from a second forward, after the update of the network?"""
+    """Whether memory is taken from a second forward, after the update of the network."""
 
     uses_prior: ClassVar[bool] = False
-    """Does memory hold weights of the candidates? Then a prior multiplies into them: `init` and `update` see it."""
+    """Whether memory holds weights of the candidates, which a prior multiplies: `init` and `update` get it."""
 
     resettable: ClassVar[bool] = False
-    """Is memory one weight for each label, zero off the set, so that a rule that resets weights (`PopReleased`) may write it?"""
+    """Whether memory is one weight for each label, zero off the set, so that a rule that resets weights (`PopReleased`) may write it."""
 
     def init(self, candidates: Tensor, prior: Tensor | None = None) -> Memory:
-        """The memory before training; by default nothing is remembered. `prior` [..., c] in logs, as for `update`."""
+        """Return the memory before training; by default nothing is remembered. `prior` [..., c] is in logs, as for `update`."""
         return ()
 
     def loss(self, logits: Tensor, candidates: Tensor, memory: Memory) -> Tensor:
-        """The loss of each example."""
+        """Return the loss of each example [...]."""
         raise NotImplementedError
 
     def update(self, logits: Tensor, candidates: Tensor, memory: Memory) -> Memory:
-        """The memory after the examples were seen; by default as it was. Where there is a prior, its log is in the logits."""
+        """Return the memory after a step on the examples; by default it is unchanged. A prior is in the logits, as its log."""
         return memory
 
     def network(self, module: nn.Module, classes: int, shape: tuple[int, ...]) -> nn.Module:
-        """The network to train, by default as given; `module` has body (features [b, width]), width and head (linear).
+        """Return the network to train, by default `module`, which has body (features [b, width]), width and head (linear).
 
         What takes its place keeps these three and returns logits, or a tuple that starts with them. For `oneof.CandidateLoss` it
         also has `outputs(x, features, logits)`: what it returns for x, where the loop has computed features and logits.
@@ -129,29 +137,34 @@ class Method:
         return module
 
     def shared(self, net: Net) -> Any:
-        """What belongs to no example, before training; by default nothing."""
+        """Return what belongs to no example, such as prototypes, before training; by default nothing."""
         return ()
 
     def step(self, net: Net, views: Tensor, batch: Batch, shared: Any) -> Step:
-        """Loss and new memory of a batch seen in views [v, t, b, ...]; by default the mean of the views' losses."""
+        """Return the loss and the new memory of a batch in views [v, t, b, ...]; by default the mean of the views' losses."""
         if len(views) == 1:  # a step on a table is all overhead: an axis less is felt
             logits = first_output(net(views[0]))
             loss = self.loss(logits, batch.candidates, batch.memory)
         else:
-            logits, *_ = every = logits_of(net, views)
-            loss = self.loss(every, batch.candidates, batch.memory).mean(0)
+            logits_of_views = logits_of(net, views)
+            logits = logits_of_views[0]
+            loss = self.loss(logits_of_views, batch.candidates, batch.memory).mean(0)
         detached = logits.detach()
-        return Step(loss, detached, self.update(batch.weighed(detached), batch.candidates, batch.memory), shared)
+        memory = self.update(batch.weighed(detached), batch.candidates, batch.memory)
+        return Step(loss, detached, memory, shared)
 
     def refresh(
         self, net: Net, features: Callable[[], Tensor], memory: Memory, shared: Any, epoch: int
     ) -> tuple[Memory, Any]:
-        """Called before every epoch on whole tables [t, n, ...]; features() are those of all rows [t, n, width], in eval mode."""
+        """Return memory [t, n, ...] of all rows, and what belongs to no example, as they are to be before an epoch.
+
+        features() returns the features of all rows [t, n, width] in evaluation mode.
+        """
         return memory, shared
 
     def on_epoch_start(self, memory: Memory, mean: Callable[[Tensor], Tensor]) -> Memory:
-        """Memory [t, n, ...] before every epoch, where a row needs no other but through mean(rows) [t, 1, ...], that over all rows.
+        """Return memory [t, n, ...] as it is to be before an epoch, where a row depends on others only through a mean over all rows.
 
-        Those at hand need not be all, so take no mean but this one.
+        mean(rows) returns that mean [t, 1, ...]. The rows of this call may be a part of all, so take no mean but this one.
         """
         return memory

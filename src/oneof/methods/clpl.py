@@ -10,7 +10,7 @@ from oneof.methods.base import Memory, Method
 
 
 def squared_hinge(u: Tensor) -> Tensor:
-    """max(0, 1 - u)^2."""
+    """Return max(0, 1 - u)^2."""
     return (1 - u).clamp_min(0).square()
 
 

@@ -11,14 +11,14 @@ from oneof.methods.base import Method
 
 
 def normalise_by_membership(weights: Tensor, candidates: Tensor) -> Tensor:
-    """Weights normalised on the set and, apart from that, on its complement [..., c]."""
+    """Return weights normalised on the set and, apart from that, on its complement [..., c]."""
     check_mask(candidates)
     outside = restrict(weights, ~candidates).nan_to_num(0.0)  # a full set has no complement: 0/0
     return torch.where(candidates, restrict(weights, candidates), outside)
 
 
 def log_complement(logits: Tensor) -> Tensor:
-    """log(1 - p_j) for every label [..., c], exact where p_j is near one.
+    """Return log(1 - p_j) for every label [..., c], exact where p_j is near one.
 
     Only the largest p can be near one; for it the sum over the other labels is taken in logs.
     """
@@ -49,7 +49,9 @@ class LWS(Method):
 
     def init(self, candidates: Tensor, prior: Tensor | None = None) -> Tensor:
         flat = torch.full(candidates.shape, 1 / candidates.shape[-1], device=candidates.device)
-        return flat if prior is None else prior.softmax(-1)
+        if prior is None:
+            return flat
+        return prior.softmax(-1)
 
     def loss(self, logits: Tensor, candidates: Tensor, weights: Tensor) -> Tensor:
         weights = normalise_by_membership(weights, candidates)

@@ -32,7 +32,7 @@ class Contrastive(nn.Module):
         return logits, normalize(self.projection(features), dim=-1)
 
 
-def moved(prototypes: Tensor, embeddings: Tensor, labels: Tensor, momentum: float) -> Tensor:
+def move_prototypes(prototypes: Tensor, embeddings: Tensor, labels: Tensor, momentum: float) -> Tensor:
     """Return prototypes [t, c, e] after mu_y <- m mu_y + (1 - m) q for every row of the batch, one after the other; then of length one.
 
     The i-th of the K rows of a class has weight (1 - m) m^(K - i) in the end, and the old prototype m^K.
@@ -52,7 +52,7 @@ def similarities(query: Tensor, key: Tensor, queue: Tensor, temperature: float) 
     return torch.cat([scaled @ query.mT, scaled @ constant.mT], -1)
 
 
-def compared(labels: Tensor, pool_labels: Tensor, by_label: Tensor) -> tuple[Tensor, Tensor]:
+def choose_pairs(labels: Tensor, pool_labels: Tensor, by_label: Tensor) -> tuple[Tensor, Tensor]:
     """Return which of {queries, keys, queue} attract a query, and which others it is compared with, [t, b, 2b + q].
 
     Not by label: only its own key attracts, as in MoCo.
@@ -145,12 +145,12 @@ class PiCO(Method):
         labels = masked(batch.weighed(logits.detach()), batch.candidates).argmax(-1)
         weights = self._weights(batch, query.detach(), prototypes)
         pool_labels = torch.cat([labels, labels, queue_labels], 1)
-        positive, others = compared(labels, pool_labels, batch.epoch >= self.start)
+        positive, others = choose_pairs(labels, pool_labels, batch.epoch >= self.start)
         similarity = similarities(query, key, queue, self.temperature)
         attraction = contrast(similarity, positive, others)
         loss = weighted_cross_entropy(logits, weights) + self.weight * attraction
-        after = moved(prototypes, query.detach(), labels, self.prototype_momentum)
-        return loss, weights, after, *_enqueued(queue, queue_labels, at, key, labels)
+        after = move_prototypes(prototypes, query.detach(), labels, self.prototype_momentum)
+        return loss, weights, after, *_enqueue(queue, queue_labels, at, key, labels)
 
     def _weights(self, batch: Batch, query: Tensor, prototypes: Tensor) -> Tensor:
         """Return the targets of the classifier: the remembered weights, moved towards the nearest candidate prototype."""
@@ -163,7 +163,7 @@ class PiCO(Method):
         return torch.where(batch.epoch >= self.start, phi * weights + (1 - phi) * chosen, weights)
 
 
-def _enqueued(queue: Tensor, queue_labels: Tensor, at: Tensor, key: Tensor, labels: Tensor) -> tuple[Tensor, ...]:
+def _enqueue(queue: Tensor, queue_labels: Tensor, at: Tensor, key: Tensor, labels: Tensor) -> tuple[Tensor, ...]:
     """Return the queue with the newest keys over the oldest, its labels, and where it is written next."""
     q = queue.shape[1]
     key = key[:, -q:].to(queue.dtype)

@@ -11,7 +11,7 @@ from oneof.methods.base import Method
 
 
 def weighted_cross_entropy(logits: Tensor, weights: Tensor) -> Tensor:
-    """Cross-entropy against weights [..., c] that sum to one: - sum_j w_j log p_j."""
+    """Return the cross-entropy against weights [..., c] that sum to one: - sum_j w_j log p_j."""
     return -(weights * log_softmax(logits)).sum(-1)
 
 

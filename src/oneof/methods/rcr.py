@@ -12,13 +12,13 @@ from oneof.methods.lws import log_complement
 from oneof.methods.proden import weighted_cross_entropy
 
 
-def excluded(logits: Tensor, candidates: Tensor) -> Tensor:
-    """Supervision by what a row is not: - sum_{j not in S} log(1 - p_j), [...]."""
+def exclusion_loss(logits: Tensor, candidates: Tensor) -> Tensor:
+    """Return the loss of what a row is not, - sum_{j not in S} log(1 - p_j), [...]."""
     return -torch.where(candidates, 0.0, log_complement(logits)).sum(-1)
 
 
 def divergence(logits: Tensor, weights: Tensor) -> Tensor:
-    """KL(w || p) of weights [..., c] that sum to one, with 0 log 0 = 0."""
+    """Return KL(w || p) of weights [..., c] that sum to one, with 0 log 0 = 0."""
     return weighted_cross_entropy(logits, weights) + torch.xlogy(weights, weights).sum(-1)
 
 
@@ -56,6 +56,6 @@ class RCR(Method):
         logits = logits_of(net, views)
         lam = self.lam * (batch.epoch / self.ramp).clamp(max=1)
         agreement = divergence(logits, restrict(batch.memory, batch.candidates)).sum(0)
-        loss = excluded(logits[0], batch.candidates) + lam * agreement
+        loss = exclusion_loss(logits[0], batch.candidates) + lam * agreement
         weights = posterior(batch.weighed(logits.detach().log_softmax(-1).mean(0)), batch.candidates)
         return Step(loss, logits[0].detach(), weights, shared)

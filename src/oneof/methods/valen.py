@@ -16,7 +16,7 @@ from oneof.methods.proden import weighted_cross_entropy
 
 
 class ValenMemory(NamedTuple):
-    """What VALEN remembers of every example."""
+    """Memory of VALEN, for every example."""
 
     o: Tensor  # [..., c] PRODEN's weights
     d: Tensor  # [..., c] the label distribution that teaches the classifier

@@ -80,7 +80,7 @@ def embed_rows(table: Purified) -> SimpleNamespace:
     text = f'{{"columns":{_compact_json(COLUMNS)},"voted":{has_votes},"names":{_compact_json(table.names)},"rows":[{lines}]}}'
     present = table.cells.column_names
     return SimpleNamespace(
-        json=inert(text),
+        json=escape_for_script(text),
         shown=len(embedded),
         all=table.n,
         has_gold="gold" in present,
@@ -89,7 +89,7 @@ def embed_rows(table: Purified) -> SimpleNamespace:
     )
 
 
-def inert(text: str) -> Markup:
+def escape_for_script(text: str) -> Markup:
     """Escape JSON so that it can stand inside a script element: no character that HTML would read is left."""
     escaped = text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
     return Markup(escaped)

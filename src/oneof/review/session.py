@@ -435,7 +435,7 @@ class Review:
             threading.Thread(target=self._learn, args=(self.run.folder,), daemon=True).start()
 
     def _learn(self, folder: Path) -> None:
-        """Learn again, and continue with the new run; whatever fails is told on the page."""
+        """Learn again, and continue with the new run; if that fails, the page shows why."""
         try:
             self._learn_from(folder)
         except (ValueError, OSError) as error:

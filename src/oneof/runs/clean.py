@@ -4,8 +4,8 @@ The first pass collects what an explanation needs of other rows, the labels and 
 writes. Memory does not grow with what else is known of a row: candidates, probabilities, removals, neighbours and copied cells.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from oneof.data.files.batches import read_batches
+from oneof.data.files.columns import check_not_taken
 from oneof.data.files.unpacked import check_unpacked
 from oneof.ensemble.review_order import queue_places
 from oneof.runs.decisions import DECISIONS, Log, ResolvedDecision, decided_table, resolve_decisions
@@ -79,49 +80,76 @@ def write_labels(
     n = run.metadata["n"]
     decisions = _decisions(run)
     copied = _copied_cells(run, columns)
-    ids = _ids(run, columns)
+    ids = _item_ids(run, columns)
     with progress_bar("clean", 2 * n, show=n >= _SHOWN_FROM, unit="rows") as step:
-        names: dict[str, int] = {}
-        codes = np.empty(n, dtype=np.int32)
-        ask = np.empty(n, dtype=bool)
-        gain = np.empty(n, dtype=np.float32)
-        votes = VoteCounts()
-        n_outside = 0
-        n_decided = 0
-        for rows, table in _decided_batches(run, decisions):
-            codes[rows] = _encode_labels(table["label"], names)
-            ask[rows] = table["ask"].to_numpy()
-            gain[rows] = table["gain"].to_numpy()
-            votes.add(table)
-            n_outside += table.num_rows - table["outside"].null_count
-            n_decided += pc.sum(table["decided"]).as_py() or 0
-            step(steps=table.num_rows)
-
-        labels = LabelLookup(codes, list(names))
-        places = queue_places(ask, gain)
+        collected = _collect(run, decisions, step)
+        labels = LabelLookup(collected.codes, list(collected.names))
+        places = queue_places(collected.ask, collected.gain)
         with SheetWriter(out, separator=separator) as writer:
             for rows, table in _decided_batches(run, decisions):
                 explanations = explain_rows(table, labels, run.n_models)
-                place = pa.array(places[rows], mask=~ask[rows])
+                place = pa.array(places[rows], mask=~collected.ask[rows])
                 table = table.append_column("queue", [place]).append_column("why", [explanations])
                 if not details:
                     table = plain_table(table)
-                for name, cells in ids.items():
-                    if name not in table.column_names:
-                        table = table.add_column(1, name, cells.take(table.num_rows))
+                table = _with_ids(table, ids)
                 for name in columns:
-                    if name in table.column_names:
-                        raise ValueError(
-                            f"--column must not have the name of a column of the result; got {name!r}. Leave it out."
-                        )
-                    table = table.append_column(name, copied[name].take(table.num_rows))
+                    table = _with_copied(table, name, copied[name])
                 writer.write(table)
                 step(steps=table.num_rows)
-    return CleanSummary(n, int(ask.sum()), n_outside, n_decided, votes.lost_labels(names))
+    return CleanSummary(
+        n_rows=n,
+        n_to_ask=int(collected.ask.sum()),
+        n_outside=collected.n_outside,
+        n_decided=collected.n_decided,
+        warning=collected.votes.lost_labels(collected.names),
+    )
+
+
+@dataclass
+class _Collected:
+    """Result of the first pass over n rows."""
+
+    codes: NDArray[np.int32]  # [n] of the labels
+    ask: NDArray[np.bool_]  # [n] whether a person should review the row
+    gain: NDArray[np.float32]  # [n] of a review
+    names: dict[str, int] = field(default_factory=dict)  # label -> its code
+    votes: VoteCounts = field(default_factory=VoteCounts)
+    n_outside: int = 0
+    n_decided: int = 0
+
+
+def _collect(run: Run, decisions: Mapping[int, ResolvedDecision], step: Callable[..., None]) -> _Collected:
+    """Make the first pass: collect what an explanation needs of other rows, and count."""
+    n = run.metadata["n"]
+    collected = _Collected(np.empty(n, dtype=np.int32), np.empty(n, dtype=bool), np.empty(n, dtype=np.float32))
+    for rows, table in _decided_batches(run, decisions):
+        collected.codes[rows] = _encode_labels(table["label"], collected.names)
+        collected.ask[rows] = table["ask"].to_numpy()
+        collected.gain[rows] = table["gain"].to_numpy()
+        collected.votes.add(table)
+        collected.n_outside += table.num_rows - table["outside"].null_count
+        collected.n_decided += pc.sum(table["decided"]).as_py() or 0
+        step(steps=table.num_rows)
+    return collected
+
+
+def _with_ids(table: pa.Table, ids: Mapping[str, "_CellStream"]) -> pa.Table:
+    """Return the table with the ids of its rows as the second column."""
+    for name, cells in ids.items():
+        if name not in table.column_names:
+            table = table.add_column(1, name, cells.take(table.num_rows))
+    return table
+
+
+def _with_copied(table: pa.Table, name: str, cells: "_CellStream") -> pa.Table:
+    """Return the table with a copied column behind the others."""
+    check_not_taken(name, table.column_names)
+    return table.append_column(name, cells.take(table.num_rows))
 
 
 def _decisions(run: Run) -> Mapping[int, ResolvedDecision]:
-    """Return what people decided; the candidates of all rows are read, to check it, only if somebody decided something."""
+    """Return what people decided, by row; the candidates of all rows are read to check it only if there is anything."""
     if not (run.folder / DECISIONS).exists():
         return {}
     return resolve_decisions(Log(run.folder, run.original).active_decisions)
@@ -149,7 +177,7 @@ def _encode_labels(labels: pa.ChunkedArray, names: dict[str, int]) -> NDArray[np
 
 
 class _CellStream:
-    """Gives the cells of a column of a file, as many at a time as are asked for."""
+    """Read the cells of a column of a file, some at a time."""
 
     def __init__(self, path: Path, name: str) -> None:
         self.path = path
@@ -177,7 +205,7 @@ def _copied_cells(run: Run, columns: Sequence[str]) -> dict[str, _CellStream]:
     return {name: _CellStream(path, name) for name in columns}
 
 
-def _ids(run: Run, columns: Sequence[str]) -> dict[str, _CellStream]:
+def _item_ids(run: Run, columns: Sequence[str]) -> dict[str, _CellStream]:
     """Return the ids of the items that people voted on, unless they are copied anyway or the training table is gone."""
     name = id_column(run.metadata)
     path = Path(run.metadata["file"])

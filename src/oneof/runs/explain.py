@@ -8,11 +8,11 @@ import pyarrow as pa
 
 from oneof.ensemble.review_order import queue_column
 
-_CERTAIN = 0.95  # probability of an only candidate from which on it is not told
+_CERTAIN = 0.95  # probability of an only candidate from which on it is not mentioned
 _BATCH_SIZE = 1 << 15  # rows converted to Python objects at a time: a million at once would take gigabytes
 
 
-def explained(purified: pa.Table, n_models: int) -> pa.Table:
+def with_explanations(purified: pa.Table, n_models: int) -> pa.Table:
     """Return a run's purified table with two more columns, `queue` and `why`.
 
     `queue` is the row's place in the review queue, counted from 1; `why` explains its label. `n_models` is the number of
@@ -51,20 +51,9 @@ def reason(row: dict[str, Any], labels: Sequence[str], n_models: int) -> str:
     for removal in row["removed"]:
         sentences.append(describe_removal(removal, row["trained"]))
     if len(row["original"]) == 1:
-        only = "is the only label that was named" if votes else "is the only candidate"
-        sentences.append(f"'{row['label']}' {only}{_doubt_about_candidate(row['probability'])}.")
+        sentences.append(_describe_only_candidate(row))
     else:
-        supporters = _supporters(row["agreement"], n_models, has_votes=votes != [])
-        sentences.append(f"{supporters} '{row['label']}', with probability {_two_digits(row['probability'])}.")
-        stronger = _more_probable_label(row)
-        if stronger is not None:
-            label, probability = stronger
-            sentences.append(
-                f"'{label}' is more probable now ({_two_digits(probability)}), but had been removed, so that it is not chosen: "
-                "decide it yourself."
-            )
-        elif row["ask"]:
-            sentences.append(f"Its lead over the next candidate is {row['margin']:.2f}.")
+        sentences += _describe_choice(row, n_models)
     outside = row["outside"]
     if outside:
         sentences.append(
@@ -76,6 +65,30 @@ def reason(row: dict[str, Any], labels: Sequence[str], n_models: int) -> str:
         commonest, count = neighbour_labels.most_common(1)[0]
         sentences.append(f"{count} of the {len(neighbours)} nearest settled rows are '{commonest}'.")
     return " ".join(sentences)
+
+
+def _describe_only_candidate(row: dict[str, Any]) -> str:
+    """Say that there is only one candidate, and how probable it is where it is in doubt."""
+    only = "is the only candidate"
+    if row.get("votes"):
+        only = "is the only label that was named"
+    if row["probability"] < _CERTAIN:
+        only += f", and right with probability {_two_digits(row['probability'])}"
+    return f"'{row['label']}' {only}."
+
+
+def _describe_choice(row: dict[str, Any], n_models: int) -> list[str]:
+    """Say how many models predict the label, and how clearly it was chosen where a person should review the row."""
+    supporters = _supporters(row["agreement"], n_models, has_votes=row.get("votes") != [])
+    sentences = [f"{supporters} '{row['label']}', with probability {_two_digits(row['probability'])}."]
+    stronger = _more_probable_label(row)
+    if stronger is not None:
+        label, probability = stronger
+        more_probable = f"'{label}' is more probable now ({_two_digits(probability)})"
+        sentences.append(f"{more_probable}, but had been removed, so that it is not chosen: decide it yourself.")
+    elif row["ask"]:
+        sentences.append(f"Its lead over the next candidate is {row['margin']:.2f}.")
+    return sentences
 
 
 def _more_probable_label(row: dict[str, Any]) -> tuple[str, float] | None:
@@ -104,13 +117,6 @@ def _describe_votes(label: str, votes: Sequence[dict[str, Any]]) -> str:
     return f"{for_label:g} of {total:g} {votes_are} for '{label}'."
 
 
-def _doubt_about_candidate(probability: float) -> str:
-    """Return the probability of an only candidate where it is in doubt, to end a sentence with; else nothing."""
-    if probability >= _CERTAIN:
-        return ""
-    return f", and right with probability {_two_digits(probability)}"
-
-
 def _two_digits(probability: float) -> str:
     """Format a probability, so that one below 1 is never shown as 1."""
     if 0.995 <= probability < 1:
@@ -121,10 +127,14 @@ def _two_digits(probability: float) -> str:
 def _supporters(agreement: float, n_models: int, *, has_votes: bool) -> str:
     """Say how many of the models predict the label, as the start of a sentence."""
     if n_models == 0:
-        return "The votes favour" if has_votes else "The votes on other rows favour"
+        if has_votes:
+            return "The votes favour"
+        return "The votes on other rows favour"
     agreeing = round(agreement * n_models)
     if n_models == 1:
-        return "The model predicts" if agreeing else "The votes outweigh the model, and favour"
+        if agreeing:
+            return "The model predicts"
+        return "The votes outweigh the model, and favour"
     if agreeing == n_models == 2:
         return "Both models predict"
     if agreeing == n_models:

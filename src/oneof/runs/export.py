@@ -240,22 +240,32 @@ def _example_features(model: Model, n: int = 64) -> NDArray[np.float32]:
         x = ranks.quantiles[nodes, np.arange(d)]
         x = x + np.ptp(ranks.quantiles, axis=0) * rng.normal(0, 0.05, (n, d))
     elif isinstance(first, Forest):
-        is_split = first.right > 0
-        columns = []
-        for j in range(d):
-            thresholds: NDArray[Any] = first.threshold[is_split & (first.feature == j)]
-            if not len(thresholds):
-                thresholds = np.zeros(1)
-            columns.append(rng.choice(thresholds, n))
-        x = np.stack(columns, axis=1) + first.origin
+        x = _draw_thresholds(first, n, d, rng)
     else:
-        member = cast(TableNetworks, first)
-        x = rng.normal(size=(n, d))
-        if member.scale is not None:
-            scale = member.scale[0, 0].numpy()
-            x = x / np.where(scale == 0, 1, scale)
-        if member.shift is not None:
-            x = x + member.shift[0, 0].numpy()
-        if member.origin is not None:
-            x = x + member.origin
+        x = _draw_scaled(cast(TableNetworks, first), n, d, rng)
     return np.asarray(x, dtype=np.float32)
+
+
+def _draw_thresholds(forest: Forest, n: int, d: int, rng: np.random.Generator) -> NDArray[Any]:
+    """Draw features [n, d] from the thresholds at which the trees split each."""
+    is_split = forest.right > 0
+    columns = []
+    for j in range(d):
+        thresholds: NDArray[Any] = forest.threshold[is_split & (forest.feature == j)]
+        if not len(thresholds):
+            thresholds = np.zeros(1)
+        columns.append(rng.choice(thresholds, n))
+    return np.stack(columns, axis=1) + forest.origin
+
+
+def _draw_scaled(networks: TableNetworks, n: int, d: int, rng: np.random.Generator) -> NDArray[Any]:
+    """Draw features [n, d] that are normally distributed once the networks have scaled them."""
+    x = rng.normal(size=(n, d))
+    if networks.scale is not None:
+        scale = networks.scale[0, 0].numpy()
+        x = x / np.where(scale == 0, 1, scale)
+    if networks.shift is not None:
+        x = x + networks.shift[0, 0].numpy()
+    if networks.origin is not None:
+        x = x + networks.origin
+    return x

@@ -46,7 +46,7 @@ FILE_COLUMN = "oneof.file"  # of the sample: the number of the file that a row i
 ROW_COLUMN = "oneof.row"  # and its number there
 N_EVAL = 10_000  # rows that score the quick fits
 FIRST_SIZE = 2_500  # rows of the first quick fit; each next one has twice as many
-MAX_SAMPLE = 100_000
+MAX_SAMPLED_ROWS = 100_000  # of the files, unless the user says how many
 MIN_GAIN = 0.002  # of the share of held-out sets that contain the prediction: a smaller one ends the curve
 BYTES_PER_CELL = 40  # that a fit takes for each row and column, about
 # Of a default fit of 20 columns on one core: 30,000 rows take 41 to 57 s (results/large_tables.jsonl).
@@ -54,9 +54,9 @@ SECONDS_PER_ROW = 0.0015
 
 
 class CurvePoint(NamedTuple):
-    """How well a quick fit on so many rows predicts rows that it has not seen."""
+    """How well a quick fit predicts rows that it has not seen."""
 
-    rows: int
+    rows: int  # that were learned from
     covering: float  # share of held-out sets that contain the prediction
     seconds: float
 
@@ -101,14 +101,14 @@ def fit_files(
 ) -> Run:
     """Learn from a sample of the rows of Parquet files, and write the run folder `out`.
 
+    A run that was stopped there is resumed; a finished one is opened.
+
     Parameters
     ----------
     files
         Parquet files with the same columns.
     n_sample
-        Rows to learn from. None: as many as a learning curve says.
-
-    A run that was stopped there goes on; a finished one is opened.
+        Number of rows to learn from. None: as many as a learning curve shows to help.
     """
     _check_spec(spec)
     group = current_group(options.resources.n_jobs)
@@ -216,13 +216,13 @@ def _schema_difference(file: Path, schema: pa.Schema, first: pa.Schema) -> str:
 
 
 def _largest_sample(file: Path, n_rows: Sequence[int], n_sample: int | None, resources: Resources) -> int:
-    """Return how many rows may be drawn: what was asked for, or what memory and time allow."""
+    """Return how many rows may be drawn: as many as the user requests, or as memory and time allow."""
     if n_sample is not None:
         return min(n_sample, sum(n_rows))
     width = len(pq.read_schema(file).names)
     budget = resources.memory or 2**30
     in_memory = budget // (BYTES_PER_CELL * width)
-    return min(max(in_memory, FIRST_SIZE), MAX_SAMPLE, sum(n_rows))
+    return min(max(in_memory, FIRST_SIZE), MAX_SAMPLED_ROWS, sum(n_rows))
 
 
 def _announce(

@@ -86,11 +86,11 @@ def fit_table(
     about its rows (see `fit_again`).
     """
     begin = time.monotonic()
-    resources = options.resources
-    group = current_group(resources.n_jobs)
-    spec = resolve_image_mode(file, spec, resources.device, options.stream)
-    device_for(str(resources.device), 0, 0)  # refuses one that is not there before anything is read
-    n_processes = resources.n_jobs or group.size
+    device = options.resources.device
+    group = current_group(options.resources.n_jobs)
+    spec = resolve_image_mode(file, spec, device, options.stream)
+    device_for(str(device), 0, 0)  # refuses one that is not there before anything is read
+    n_processes = options.resources.n_jobs or group.size
     with blas_threads():
         prepared = group.run_on_rank0(partial(prepare_run, file, out, spec, options, n_processes, refit))
     if prepared is None:
@@ -99,15 +99,7 @@ def fit_table(
     warm_start = WarmStart()
     if refit is not None:
         warm_start = refit.warm_start(data)
-    if options.time_limit is None:
-        resources = replace(resources, deadline=None, checkpoint=out / "checkpoint" / "search")
-    else:
-        deadline = time.monotonic() + options.time_limit
-        resources = replace(resources, deadline=deadline, checkpoint=None)
-    progress = None
-    if options.progress:
-        progress = "fit"
-    resources = replace(resources, progress=progress)
+    resources = _resources_of_run(options, out)
     with blas_threads(), ExitStack() as lock:
         group.run_on_rank0(partial(lock.enter_context, exclusive_lock(out / "checkpoint" / LOCK, str(out))))
         result = fit(data, prepared.config, resources, warm_start)
@@ -127,6 +119,19 @@ def fit_table(
         group.gathered_objects(None)
         group.run_on_rank0(partial(write_run, result, out, metadata))
     return Run.open(out)
+
+
+def _resources_of_run(options: RunOptions, out: Path) -> Resources:
+    """Return the resources with the run's deadline, from now on, or its checkpoint, and the name of its progress bar."""
+    deadline = None
+    checkpoint: Path | None = out / "checkpoint" / "search"
+    if options.time_limit is not None:
+        deadline = time.monotonic() + options.time_limit
+        checkpoint = None
+    progress = None
+    if options.progress:
+        progress = "fit"
+    return replace(options.resources, deadline=deadline, checkpoint=checkpoint, progress=progress)
 
 
 def fit_again(folder: Path, out: Path, options: RunOptions = RunOptions()) -> Run:  # noqa: B008 - frozen
@@ -188,6 +193,7 @@ def prepare_run(
     table, voted = _read_inputs(file, spec, options)
     if fingerprint(file) != spec_json["data"]:
         raise ValueError(f"{file} must not change while it is read; it did. Repeat the command.")
+
     if spec.roles.image and not spec.roles.image_model:  # a network is trained on pixels
         check_rows(len(table.columns), n_processes)
         if n_processes == 1:
@@ -198,12 +204,14 @@ def prepare_run(
         gold = read_sample(Path(spec.answers), data.candidates, data.gold)
         data = replace(data, gold=gold)
     if refit is None:
+        files = options.files
         warnings = collect_warnings(data, table, spec.config.seed, from_votes=voted is not None) + remarks
         if voted is not None:
             warnings += voted.remarks
         for line in warnings:
             options.echo(line)
     else:
+        files = refit.run.metadata.get("files")
         warnings = refit.run.metadata["warnings"]
     store_spec(spec_json, out)  # only now, so that a wrong command leaves nothing behind
 
@@ -214,9 +222,6 @@ def prepare_run(
         "asked": spec_json,
         "warnings": warnings,
     }
-    files = options.files
-    if refit is not None:
-        files = refit.run.metadata.get("files")
     if files is not None:
         metadata["files"] = files
     data, config, about_evidence = _add_evidence(data, spec.config, voted, refit)

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from oneof.data.files.columns import open_table
 from oneof.data.files.hugging_face import dataset_table
-from oneof.runs.explain import explained
+from oneof.runs.explain import with_explanations
 from oneof.runs.folder import Run, check_unchanged
 from oneof.storage.optional_packages import load_package
 from oneof.storage.sheets import check_out, write_sheet
@@ -49,7 +49,7 @@ def labels_dataset(run: str | Path | Run, columns: Sequence[str] = ()) -> Any:
         opened = run
     else:
         opened = Run.open(run)
-    table = explained(opened.decided, opened.n_models)
+    table = with_explanations(opened.decided, opened.n_models)
     if columns:
         path = Path(opened.metadata["file"])
         check_unchanged(path, opened)

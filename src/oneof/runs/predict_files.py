@@ -20,6 +20,7 @@ from oneof.data.roles import ColumnRoles
 from oneof.data.table import check_has_columns
 from oneof.runs.folder import fingerprint
 from oneof.runs.predictor import Predictor, append_columns
+from oneof.storage.printable import plural
 from oneof.storage.progress import progress_bar
 from oneof.storage.sheets import SheetWriter, check_out
 
@@ -46,7 +47,10 @@ class PredictionSummary:
             self.n_abstained += pc.sum(table["abstained"]).as_py() or 0
         if "set" in table.column_names:
             self.n_set_labels += pc.sum(pc.list_value_length(table["set"])).as_py() or 0
-        self._add_warnings(unseen, [fault] if fault else [])
+        faults = []
+        if fault:
+            faults.append(fault)
+        self._add_warnings(unseen, faults)
 
     def add(self, other: "PredictionSummary") -> None:
         """Count what another summary has counted."""
@@ -75,15 +79,12 @@ class PredictionSummary:
         if calibration["by"] != "gold labels":
             grounds += f", {calibration['reason']}"
         if predictor.accuracy is not None:
-            noun = "row" if self.n_abstained == 1 else "rows"
-            parts.append(
-                f"abstained on {self.n_abstained:,} {noun} to reach {predictor.accuracy:.0%} accuracy on the rest ({grounds})"
-            )
+            abstained = f"abstained on {self.n_abstained:,} {plural('row', self.n_abstained)}"
+            parts.append(f"{abstained} to reach {predictor.accuracy:.0%} accuracy on the rest ({grounds})")
         if predictor.sets is not None:
             mean_size = self.n_set_labels / max(1, self.n_rows)
-            parts.append(
-                f"sets of {mean_size:.2f} labels that contain the right one in {predictor.sets:.0%} of rows ({grounds})"
-            )
+            contain = f"contain the right one in {predictor.sets:.0%} of rows"
+            parts.append(f"sets of {mean_size:.2f} labels that {contain} ({grounds})")
         return "; ".join(parts)
 
 
@@ -208,8 +209,11 @@ def predict_file(
     check_unpacked(file, unpacked)
     if folder is None:
         folder = folder_of(file)
+    metadata = {}
+    if origin:
+        metadata[ORIGIN] = origin.encode()
     summary = PredictionSummary()
-    with SheetWriter(out, {ORIGIN: origin.encode()} if origin else {}) as writer:
+    with SheetWriter(out, metadata) as writer:
         for batch, copied in _batches(predictor, file):
             predicted = predictor.predict_source(batch, folder)
             summary.add_batch(*predicted)

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from oneof.data.encode import Unseen, describe_unseen
-from oneof.data.files.columns import open_table
+from oneof.data.files.columns import check_not_taken, open_table
 from oneof.data.files.hugging_face import is_dataset
 from oneof.data.files.source import TableSource
 from oneof.data.table import read_columns
@@ -103,7 +103,7 @@ class Predictor:
     def schema(self) -> pa.Schema:
         """Return the Arrow schema of the predictions, without copied columns."""
         none = np.zeros((0, len(self.model.classes)), dtype=np.float32)
-        return self._table(none).schema
+        return self._prediction_table(none).schema
 
     @property
     def batch_size(self) -> int:
@@ -125,7 +125,7 @@ class Predictor:
             `label` and `probability` of every row, what the options add, and the copied columns.
         """
         if isinstance(batch, np.ndarray):
-            return _arrays(self._predict(open_table(self._named(batch))))
+            return _arrays(self._predict(open_table(self._with_names(batch))))
         if isinstance(batch, Mapping):
             columns = {name: pa.array(values) for name, values in batch.items()}
             return _arrays(self._predict(open_table(pa.table(columns))))
@@ -153,7 +153,7 @@ class Predictor:
         columns = read_columns(source, encoding.roles)
         unseen = encoding.unseen_values(columns)
         rows = encoding.encode(columns, folder=folder, cache=self.cache, trusted_models=list(self.embedding_models))
-        table = self._table(model.probabilities(rows.features))
+        table = self._prediction_table(model.probabilities(rows.features))
         if rows.fault:
             table = table.take(pa.array(range(len(columns)), mask=~rows.readable))
         return BatchPredictions(table, unseen, rows.fault or "")
@@ -170,7 +170,7 @@ class Predictor:
                 self._warned.add(warning)
         return append_columns(predictions.table, source, self.columns)
 
-    def _table(self, probabilities: Any) -> pa.Table:
+    def _prediction_table(self, probabilities: Any) -> pa.Table:
         """Return the table of predictions for probabilities [n, c]."""
         return prediction_table(
             probabilities,
@@ -181,7 +181,7 @@ class Predictor:
             sets=self.sets,
         )
 
-    def _named(self, x: Any) -> pa.Table:
+    def _with_names(self, x: Any) -> pa.Table:
         """Return an array [n, d] as a table with the columns that the run was fitted to."""
         roles = self.model.encoding.roles
         names = roles.features
@@ -206,8 +206,7 @@ def batch_size(model: Model) -> int:
 def append_columns(table: pa.Table, source: TableSource, names: Sequence[str]) -> pa.Table:
     """Return predictions with columns of the source copied to them."""
     for name in names:
-        if name in table.column_names:
-            raise ValueError(f"--column must not have the name of a column of the result; got {name!r}. Leave it out.")
+        check_not_taken(name, table.column_names)
         chunks = [values for _, _, values in source.chunks([], [name])]
         column = pa.chunked_array(chunks)
         if pa.types.is_dictionary(column.type):

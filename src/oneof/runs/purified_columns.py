@@ -130,22 +130,12 @@ def values_misfit(table: pa.Table, classes: Sequence[str], first_row: int = 0, n
     expected_rows = np.arange(first_row, first_row + table.num_rows)
     if not np.array_equal(table["row"].to_numpy(), expected_rows):
         return "column 'row' must count the rows"
-    sizes = pc.list_value_length(table["original"])
-    if table.num_rows and pc.min(sizes).as_py() < 1:
-        return "column 'original' has an empty set"
-    if not sizes.equals(pc.list_value_length(table["distribution"])):
-        return "column 'distribution' must have a number for every label of 'original'"
     for name, (low, high) in _RANGES.items():
         values = _elements(table[name]).to_numpy()
         if not np.isfinite(values).all():
             return f"column {name!r} must hold finite numbers"
         if ((values < low - _ROUNDING) | (values > high + _ROUNDING)).any():
             return f"column {name!r} must hold numbers from {low:g} to {high:g}"
-    if table.num_rows:
-        starts = np.cumsum(sizes.to_numpy()) - sizes.to_numpy()
-        totals = np.add.reduceat(_elements(table["distribution"]).to_numpy(), starts)
-        if not (totals > 0).all():
-            return "column 'distribution' must have a positive number in every row"
     neighbours = _elements(table["neighbours"]).to_numpy()
     if len(neighbours) and not (neighbours.min() >= 0 and neighbours.max() < n):
         return f"column 'neighbours' must name rows from 0 to {n - 1}"
@@ -153,6 +143,26 @@ def values_misfit(table: pa.Table, classes: Sequence[str], first_row: int = 0, n
     for name in ("original", "kept", "label", "outside"):
         if not _all_in(_elements(table[name]).drop_null(), known):
             return f"column {name!r} has a label that is not a class of the run"
+    return _distribution_misfit(table) or _removals_misfit(table, known)
+
+
+def _distribution_misfit(table: pa.Table) -> str | None:
+    """Return what is wrong with the probabilities of the candidates, or None."""
+    sizes = pc.list_value_length(table["original"])
+    if table.num_rows and pc.min(sizes).as_py() < 1:
+        return "column 'original' has an empty set"
+    if not sizes.equals(pc.list_value_length(table["distribution"])):
+        return "column 'distribution' must have a number for every label of 'original'"
+    if table.num_rows:
+        starts = np.cumsum(sizes.to_numpy()) - sizes.to_numpy()
+        totals = np.add.reduceat(_elements(table["distribution"]).to_numpy(), starts)
+        if not (totals > 0).all():
+            return "column 'distribution' must have a positive number in every row"
+    return None
+
+
+def _removals_misfit(table: pa.Table, known: pa.Array) -> str | None:
+    """Return what is wrong with the labels that were removed, or None."""
     removals = {}
     for name in _REMOVAL_FIELDS:
         removals[name] = pc.struct_field(_elements(table["removed"]), name)

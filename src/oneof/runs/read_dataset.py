@@ -27,7 +27,7 @@ from oneof.votes.attach import CANDIDATES, attach_votes
 from oneof.votes.ballots import Votes
 from oneof.votes.label_studio import is_label_studio, read_ground_truth
 from oneof.votes.read import VotesFile, read_votes, table_layout
-from oneof.votes.records import ITEM_NAMES, first_name
+from oneof.votes.records import ITEM_NAMES, find_name
 
 
 def dataset_from_table(
@@ -168,7 +168,7 @@ def read_table_with_votes(file: Path, votes_file: VotesFile, roles: ColumnRoles)
 def _id_column(votes_file: VotesFile, names: Sequence[str]) -> str:
     """Return the column of a table with these columns that holds the items' ids: the one of --on, or one of a usual name, or that of the votes."""
     requested = votes_file.on or votes_file.item
-    column = first_name(requested, ITEM_NAMES, names)
+    column = find_name(requested, ITEM_NAMES, names)
     if column is None and votes_file.item in names:
         return votes_file.item
     return column or requested

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -106,7 +107,6 @@ class Refit:
         reviewed, names = decided_sets(data.candidates.mask, data.classes, self.decisions)
         c = len(names)
         old_columns = range(len(data.classes))
-        class_index = {name: j for j, name in enumerate(names)}
         rows = sorted(self.decisions)
 
         def decided_prior(prior: NDArray[Any]) -> NDArray[Any]:
@@ -121,13 +121,6 @@ class Refit:
             prior = decided_prior(data.prior)
             likelihood = decided_prior(votes.likelihood)
             votes = votes.with_classes(old_columns, c)._replace(likelihood=likelihood)
-        decided = np.full(len(data), UNKNOWN)
-        for row in rows:
-            decided[row] = class_index.get(self.decisions[row].label or "", UNKNOWN)
-        gold = data.gold
-        if "gold" in self.run.purified.column_names:
-            stored_gold = self.run.purified["gold"].to_pylist()
-            gold = np.array([class_index.get(label, UNKNOWN) for label in stored_gold])
         mask = scatter_columns(data.candidates.mask, old_columns, c, False)
         return replace(
             data,
@@ -135,9 +128,25 @@ class Refit:
             reviewed_sets=reviewed,
             prior=prior,
             votes=votes,
-            gold=gold,
-            audit_labels=gold_of_random_sample(decided),
+            gold=self._stored_gold(names, data.gold),
+            audit_labels=gold_of_random_sample(self._decided_labels(names, len(data))),
         )
+
+    def _decided_labels(self, names: Sequence[str], n: int) -> NDArray[np.intp]:
+        """Return the label that people decided for each row [n], UNKNOWN elsewhere."""
+        labels = np.full(n, UNKNOWN)
+        for row, decision in self.decisions.items():
+            if decision.label in names:
+                labels[row] = names.index(decision.label)
+        return labels
+
+    def _stored_gold(self, names: Sequence[str], gold: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Return the gold labels of the run [n], UNKNOWN elsewhere; a run without any has these."""
+        if "gold" not in self.run.purified.column_names:
+            return gold
+        class_index = {name: j for j, name in enumerate(names)}
+        stored = self.run.purified["gold"].to_pylist()
+        return np.array([class_index.get(label, UNKNOWN) for label in stored])
 
 
 def _weights_of(member: Any, t: int) -> dict[str, Any]:

@@ -316,30 +316,15 @@ def _build_model(metadata: dict[str, Any], tensors: dict[str, Tensor], folder: P
         raise _refused(path, f"describe model.safetensors; it claims {d:,} features")
     encoding = Encoding.from_json(metadata["encoding"], tensors)
     c = len(metadata["classes"])
-    n_used = len(encoding.arrays)
     members = []
     for i, description in enumerate(metadata["members"]):
-        member_tensors = groups.get(str(i), {})
-        n_used += len(member_tensors)
-        member = _build_member(description, member_tensors, d, c)
+        member = _build_member(description, groups.get(str(i), {}), d, c)
         if member is not None:
             members.append(member)
-    others: list[OtherModel] = []
-    own_tensors = groups.get("own", {})
-    for kind in metadata["others"]:
-        if kind == "own":
-            i = sum(isinstance(learner, SklearnModel) for learner in others)
-            n_used += 1
-            others.append(_build_classifiers(metadata["own"][i], own_tensors.get(str(i)), d, c, path))
-            continue
-        learner_tensors = groups.get(kind, {})
-        n_used += len(learner_tensors)
-        learner = _build_learner(kind, learner_tensors, metadata["sharpness"], d, c)
-        if learner is not None:
-            others.append(learner)
+    others = _build_others(metadata, groups, d, c, path)
     n_described = len(metadata["members"]) + len(metadata["others"])
     n_built = len(members) + len(others)
-    is_complete = len(tensors) == n_used and n_built == n_described
+    is_complete = n_built == n_described and len(tensors) == _count_described(metadata, groups, encoding)
     if n_built == 0 and d > 0:  # votes on a table without features leave no learner
         is_complete = False
     shares = metadata["shares"]
@@ -349,6 +334,38 @@ def _build_model(metadata: dict[str, Any], tensors: dict[str, Tensor], folder: P
     if not is_complete or not has_all_shares:
         raise _refused(path, "describe model.safetensors; the networks there are others")
     return Model(metadata["classes"], encoding, tuple(members), metadata["calibration"], tuple(others), tuple(shares))
+
+
+def _build_others(
+    metadata: dict[str, Any], groups: dict[str, dict[str, Tensor]], d: int, c: int, path: Path
+) -> list[OtherModel]:
+    """Return the learners that are no networks, without those whose tensors do not fit."""
+    others: list[OtherModel] = []
+    classifiers = groups.get("own", {})
+    n_classifiers = 0
+    for kind in metadata["others"]:
+        if kind == "own":
+            content = classifiers.get(str(n_classifiers))
+            others.append(_build_classifiers(metadata["own"][n_classifiers], content, d, c, path))
+            n_classifiers += 1
+            continue
+        learner = _build_learner(kind, groups.get(kind, {}), metadata["sharpness"], d, c)
+        if learner is not None:
+            others.append(learner)
+    return others
+
+
+def _count_described(metadata: dict[str, Any], groups: dict[str, dict[str, Tensor]], encoding: Encoding) -> int:
+    """Return the number of tensors that belong to what model.json describes."""
+    count = len(encoding.arrays)
+    for i in range(len(metadata["members"])):
+        count += len(groups.get(str(i), {}))
+    for kind in metadata["others"]:
+        if kind == "own":
+            count += 1
+        else:
+            count += len(groups.get(kind, {}))
+    return count
 
 
 def _check_text_tensors(encoding: dict[str, Any], tensors: dict[str, Tensor], path: Path) -> None:
@@ -454,64 +471,97 @@ def _build_member(
     description: dict[str, Any], tensors: dict[str, Tensor], d: int, c: int
 ) -> TableNetworks | ImageNetworks | None:
     """Return the networks that were stored, or None if the tensors do not fit their description, d features and c classes."""
-    is_picture = "network" in description
-    n_networks = description["networks"]
-    network: Network
-    shape: tuple[int, ...]
-    device = torch.device("cpu")
-    if is_picture:
-        network = network_of(description["network"])
-        shape = tuple(description["pixels"])
-        device = best_device()
-    else:
-        network = MLP(tuple(description["hidden"]))
-        shape = (description["inputs"],)
-    width = math.prod(shape)
-    n_features = d
-    if "ranks" in tensors:
-        n_features = 2 * d
-    if width != n_features or min([n_networks, c, *description.get("hidden", ())]) < 1:
+    if min([description["networks"], c, *description.get("hidden", ())]) < 1:
         return None
-    with torch.device("meta"):  # shapes without memory, whatever numbers the file has
-        weights = network(shape, c).state_dict()
-    required: dict[str, Any] = {}
-    for name, weight in weights.items():
-        required[f"weight.{name}"] = ((n_networks, *weight.shape), weight.dtype)
-    optional: dict[str, Any] = {}
-    if is_picture:
-        required["scale"] = ((shape[0],), torch.float32)
-        required["offset"] = ((shape[0],), torch.float32)
-    else:
-        optional["shift"] = ((n_networks, 1, width), torch.float32)
-        optional["scale"] = ((n_networks, 1, width), torch.float32)
-        optional["origin"] = ((width,), torch.float64)
-    stored = {}
-    for name, tensor in tensors.items():
-        if name != "ranks":
-            stored[name] = (tuple(tensor.shape), tensor.dtype)
+    if "network" in description:
+        return _build_image_networks(description, tensors, d, c)
+    return _build_table_networks(description, tensors, d, c)
+
+
+def _build_image_networks(
+    description: dict[str, Any], tensors: dict[str, Tensor], d: int, c: int
+) -> ImageNetworks | None:
+    """Return the networks on pictures that were stored, or None."""
+    shape = tuple(description["pixels"])
+    if math.prod(shape) != d:
+        return None
+    network = network_of(description["network"])
+    n_networks = description["networks"]
+    required = _weight_forms(network, shape, c, n_networks)
+    required["scale"] = ((shape[0],), torch.float32)
+    required["offset"] = ((shape[0],), torch.float32)
+    if _forms(tensors) != required:
+        return None
+    device = best_device()
+    stack = _load_stack(network, shape, c, n_networks, tensors, device)
+    scale = tensors["scale"].to(device)
+    offset = tensors["offset"].to(device)
+    return ImageNetworks(stack, description["network"], shape, scale, offset)
+
+
+def _build_table_networks(
+    description: dict[str, Any], tensors: dict[str, Tensor], d: int, c: int
+) -> TableNetworks | None:
+    """Return the networks on columns that were stored, or None."""
+    tensors = dict(tensors)
+    quantiles = tensors.pop("ranks", None)
+    width = description["inputs"]
+    n_features = d
+    if quantiles is not None:
+        if quantiles.dim() != 2 or d not in quantiles.shape or not quantiles.is_floating_point():
+            return None
+        n_features = 2 * d
+    if width != n_features:
+        return None
+    network = MLP(tuple(description["hidden"]))
+    n_networks = description["networks"]
+    required = _weight_forms(network, (width,), c, n_networks)
+    optional = {
+        "shift": ((n_networks, 1, width), torch.float32),
+        "scale": ((n_networks, 1, width), torch.float32),
+        "origin": ((width,), torch.float64),
+    }
+    stored = _forms(tensors)
     if not required.items() <= stored.items() <= {**required, **optional}.items():
         return None
-    quantiles = tensors.get("ranks")
-    if quantiles is not None and (
-        quantiles.dim() != 2 or d not in quantiles.shape or not quantiles.is_floating_point()
-    ):
-        return None
-    modules = []
-    for i in range(n_networks):
-        module = network(shape, c).to(device)
-        module.load_state_dict({name: tensors[f"weight.{name}"][i] for name in weights})
-        modules.append(module)
-    if is_picture:
-        scale = tensors["scale"].to(device)
-        offset = tensors["offset"].to(device)
-        return ImageNetworks(Stack(modules), description["network"], shape, scale, offset)
     origin = None
     if "origin" in tensors:
         origin = tensors["origin"].numpy()
     ranks = None
     if quantiles is not None:
         ranks = QuantileNormalizer(quantiles.numpy())
-    return TableNetworks(Stack(modules), tensors.get("shift"), tensors.get("scale"), origin, ranks)
+    stack = _load_stack(network, (width,), c, n_networks, tensors, torch.device("cpu"))
+    return TableNetworks(stack, tensors.get("shift"), tensors.get("scale"), origin, ranks)
+
+
+_Form = tuple[tuple[int, ...], torch.dtype]  # shape and type of a tensor
+
+
+def _forms(tensors: dict[str, Tensor]) -> dict[str, _Form]:
+    """Return shape and type of each tensor."""
+    return {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in tensors.items()}
+
+
+def _weight_forms(network: Network, shape: tuple[int, ...], c: int, n_networks: int) -> dict[str, _Form]:
+    """Return shape and type that the weights of a stack of these networks have, by the name of the tensor."""
+    with torch.device("meta"):  # shapes without memory, whatever numbers the file has
+        weights = network(shape, c).state_dict()
+    forms = {}
+    for name, weight in weights.items():
+        forms[f"weight.{name}"] = ((n_networks, *weight.shape), weight.dtype)
+    return forms
+
+
+def _load_stack(
+    network: Network, shape: tuple[int, ...], c: int, n_networks: int, tensors: dict[str, Tensor], device: torch.device
+) -> Stack:
+    """Return a stack of these networks with the stored weights."""
+    modules = []
+    for i in range(n_networks):
+        module = network(shape, c).to(device)
+        module.load_state_dict({name: tensors[f"weight.{name}"][i] for name in module.state_dict()})
+        modules.append(module)
+    return Stack(modules)
 
 
 def _learner_arrays(learner: OtherModel) -> Iterator[tuple[str, NDArray[Any]]]:

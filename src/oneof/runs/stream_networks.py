@@ -1,4 +1,4 @@
-"""Let the networks of an ensemble go on learning from all rows of many files, which are read once, a batch at a time.
+"""Train the networks of an ensemble further on all rows of many files, which are read once, a batch at a time.
 
 Each row's target is what the whole ensemble, as it was fitted on the sample, predicts within the row's set. The networks that come out replace the old
 ones only if their ensemble covers more sets of rows that neither learned from.
@@ -101,7 +101,7 @@ class NetworkStream:
 
 
 class _Trainer:
-    """Trains copies of networks by SGD, file after file."""
+    """Train copies of networks by SGD, file after file."""
 
     def __init__(self, stream: NetworkStream, model: Model, members: Sequence[TableNetworks]) -> None:
         self.stream = stream
@@ -166,7 +166,7 @@ class _Trainer:
 
     @torch.no_grad()
     def _load(self) -> int:
-        """Go on from what was stored; return the number of the next file."""
+        """Load stored weights and velocities, if there are any, and return the number of the next file."""
         if not self.stream.checkpoint.exists():
             return 0
         tensors = load_file(self.stream.checkpoint)

@@ -23,8 +23,10 @@ def summary_rows(run: Run) -> list[tuple[str, str]]:
     sampled_rows = metadata.get("sampled_rows", {})
     learners = []
     for name, weight in metadata["learners"].items():
-        sample = f" (from {sampled_rows[name]:,} rows)" if name in sampled_rows else ""
-        learners.append(f"{name} {weight:.0%}{sample}")
+        learner = f"{name} {weight:.0%}"
+        if name in sampled_rows:
+            learner += f" (from {sampled_rows[name]:,} rows)"
+        learners.append(learner)
     rows = [
         ("labels of this table", label_accuracy_in_words(run)),
         ("rows, features, classes", f"{metadata['n']:,}, {metadata['d']:,}, {len(metadata['classes']):,}"),

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from oneof.data.augment.views import Views
-from oneof.data.on_disk import OnDiskFeatures
+from oneof.data.on_disk import Features, OnDiskFeatures
 from oneof.methods import Method, Proden
 from oneof.metrics import CRITERIA
 from oneof.networks import MLP, Network
@@ -136,75 +136,104 @@ class FitRequest:
     every: float
 
 
+class _Task(NamedTuple):
+    """The inputs of `fit`, checked and on the device, and the stacks in which its trials are trained."""
+
+    request: FitRequest
+    training: Training  # with the rows of a batch that this process draws
+    features: Features
+    mask: Tensor  # candidate sets [t or 1, n, c]
+    device: torch.device
+    stacks: Sequence[Sequence[Trial]]
+    ranks: ProcessGroup  # the processes that share the rows of a stack
+    shows_progress: bool
+
+
 def _fit(x: Any, candidates: Any, request: FitRequest, group: ProcessGroup) -> Fit:
     """Run `fit` in one process, alone or in a group."""
-    trials = request.trials
     device = _local_device(request.device, group)
     if group.size > 1:
         request = replace(request, views=to_local_gpu(request.views))
     check_views(request.views, device)
-    if not trials:
+    if not request.trials:
         raise ValueError("trials must hold at least one trial; got none.")
     origin = None
     if request.views is None:
-        origin = _origin(x, trials)
+        origin = _origin(x, request.trials)
     if origin is not None:
         x = np.asarray(x) - origin
     features = as_features(x, torch.get_default_dtype(), device, request.views)
-    mask = read_candidates(candidates, len(features), len(trials), device)
-    shape = tuple(features.shape[1:])
-    n_classes = mask.shape[2]
-    row_counts = _numbers_of_rows(trials, len(features))
-    share_rows = request.views is not None and len(trials) < group.size
+    mask = read_candidates(candidates, len(features), len(request.trials), device)
+    share_rows = request.views is not None and len(request.trials) < group.size
     ranks = ProcessGroup()  # each process trains trials of its own
     if share_rows:
         ranks = group
-    check_rows(min(row_counts), ranks.size)
     training = replace(request.training, batch=batch_of_rank(request.training.batch, ranks.size))
-    check_memory(max(row_counts), n_classes, _min_bytes_per_label(request), device)
-    network = _check_network(request, shape, n_classes, device)
-    if _sees_single_batches(request):
-        drawn_counts = {drawn_rows(n_rows, training.batch, ranks.size) for n_rows in row_counts}
-        check_last_batch(network, shape, drawn_counts, training.batch)
-    bytes_per_trial = _trial_bytes(request, network, len(features), n_classes, shape)
-    memory_limit = request.memory or free_memory(device) // 2
-    if request.views:
-        memory_limit = 0  # convolutions gain nothing from a stack
-    stacks = plan_stacks(trials, bytes_per_trial, memory_limit, request.checkpoint, group)
-
-    def fit_stack(number: int) -> Fit:
-        stack_trials = stacks[number]
-        data = make_training_data(
-            features,
-            _sets_of_stack(mask, stacks, number),
-            stack_trials,
-            request.method,
-            request.purify,
-            training,
-            request.views,
-            request.labels,
-            device,
-            request.prior,
-        )
-        checkpointer = None
-        if request.checkpoint:
-            checkpointer = _checkpointer(number, request, data, stack_trials, ranks)
-        title = None
-        if group.rank == 0:
-            title = _title_of_stack(request.progress, number, len(stacks))
-        gpus = []
-        if device.type == "cuda":
-            gpus.append(device)
-        with torch.random.fork_rng(devices=gpus):
-            # Modules such as dropout draw from torch's own generators.
-            torch.manual_seed(ranks.seed(stack_trials[0].seed))
-            return _fit_stack(data.shared_with(ranks), stack_trials, request, title, checkpointer)
-
+    stacks = _plan(request, training, features, mask.shape[2], device, ranks, group)
+    task = _Task(request, training, features, mask, device, stacks, ranks, group.rank == 0)
+    fit_stack = partial(_fit_numbered_stack, task)
     if share_rows:  # all processes train every stack together
         fits = [fit_stack(number) for number in range(len(stacks))]
     else:
         fits = group.map(fit_stack, range(len(stacks)))
     return replace(join_fits(fits), origin=origin, network=request.network, method=request.method)
+
+
+def _plan(
+    request: FitRequest,
+    training: Training,
+    features: Features,
+    n_classes: int,
+    device: torch.device,
+    ranks: ProcessGroup,
+    group: ProcessGroup,
+) -> Sequence[Sequence[Trial]]:
+    """Check that the trials can be trained, and return them in stacks that fit in memory."""
+    n = len(features)
+    shape = tuple(features.shape[1:])
+    row_counts = _numbers_of_rows(request.trials, n)
+    check_rows(min(row_counts), ranks.size)
+    check_memory(max(row_counts), n_classes, _min_bytes_per_label(request), device)
+    network = _check_network(request, shape, n_classes, device)
+    if _sees_single_batches(request):
+        drawn_counts = {drawn_rows(n_rows, training.batch, ranks.size) for n_rows in row_counts}
+        check_last_batch(network, shape, drawn_counts, training.batch)
+    bytes_per_trial = _trial_bytes(request, network, n, n_classes, shape)
+    memory_limit = request.memory or free_memory(device) // 2
+    if request.views:
+        memory_limit = 0  # convolutions gain nothing from a stack
+    return plan_stacks(request.trials, bytes_per_trial, memory_limit, request.checkpoint, group)
+
+
+def _fit_numbered_stack(task: _Task, number: int) -> Fit:
+    """Train the stack of this number."""
+    request = task.request
+    trials = task.stacks[number]
+    data = make_training_data(
+        task.features,
+        _sets_of_stack(task.mask, task.stacks, number),
+        trials,
+        request.method,
+        request.purify,
+        task.training,
+        request.views,
+        request.labels,
+        task.device,
+        request.prior,
+    )
+    checkpointer = None
+    if request.checkpoint:
+        checkpointer = _checkpointer(number, request, data, trials, task.ranks)
+    title = None
+    if task.shows_progress:
+        title = _title_of_stack(request.progress, number, len(task.stacks))
+    gpus = []
+    if task.device.type == "cuda":
+        gpus.append(task.device)
+    with torch.random.fork_rng(devices=gpus):
+        # Modules such as dropout draw from torch's own generators.
+        torch.manual_seed(task.ranks.seed(trials[0].seed))
+        return _fit_stack(data.shared_with(task.ranks), trials, request, title, checkpointer)
 
 
 def _local_device(name: str | torch.device, group: ProcessGroup) -> torch.device:

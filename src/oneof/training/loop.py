@@ -32,6 +32,9 @@ def begin(data: TrainingData, stack: Stack, seeds: list[int]) -> State:
     for seed in seeds:
         generator = torch.Generator(data.generator_device)
         generators.append(generator.manual_seed(data.group.seed(seed)))
+    average = None
+    if data.training.average:
+        average = begin_average(stack)
     return State(
         epoch=0,
         position=0,
@@ -45,7 +48,7 @@ def begin(data: TrainingData, stack: Stack, seeds: list[int]) -> State:
         pop=pop,
         generators=generators,
         loss=torch.zeros_like(data.lr),
-        average=begin_average(stack) if data.training.average else None,
+        average=average,
     )
 
 
@@ -67,8 +70,8 @@ def steps(data: TrainingData, state: State) -> Iterator[Record | None]:
         lr = data.lr * training.schedule(state.epoch, training.epochs)
         observing = data.purify is not None and data.purify.observing(state.epoch)
         epoch = torch.full((), state.epoch, device=lr.device)
-        n_steps = state.epoch * math.ceil(data.n_drawn / training.batch)
-        decay = torch.full((), decay_at(training.average, n_steps), device=lr.device)
+        n_earlier_steps = state.epoch * math.ceil(data.n_drawn / training.batch)
+        decay = torch.full((), decay_at(training.average, n_earlier_steps), device=lr.device)
         order = flat_index(state.order, data.rows.shape[1])
         for start in range(state.position, data.n_drawn, training.batch):
             index = order[:, start : start + training.batch]

@@ -55,7 +55,9 @@ class State:
     @property
     def predictor(self) -> Stack:
         """Return the networks that are evaluated and kept: the average where there is one."""
-        return self.stack if self.average is None else self.average
+        if self.average is None:
+            return self.stack
+        return self.average
 
 
 Record = dict[str, Tensor]
@@ -298,16 +300,12 @@ def _restore_fit(metadata: dict[str, Any], tensors: dict[str, Tensor], network: 
         method = from_serializable(metadata["method"], KINDS)
     shape = tuple(metadata["shape"])
     n_classes = tensors["candidates"].shape[2]
-    weights = _with_prefix(tensors, "weight.")
-    if network is None and not isinstance(make, Timm):  # timm's have sizes of their own
-        with torch.device("meta"):  # which has shapes and no memory
-            described = method.network(make(shape, n_classes), n_classes, shape)
-        _check_shapes(described, weights)
-    modules = []
-    for trial in range(len(tensors["rows"])):
-        module = method.network(make(shape, n_classes), n_classes, shape)
-        module.load_state_dict({name: weight[trial] for name, weight in weights.items()})
-        modules.append(module)
+
+    def make_module() -> nn.Module:
+        return method.network(make(shape, n_classes), n_classes, shape)
+
+    is_described = network is None and not isinstance(make, Timm)  # timm's have sizes of their own
+    stack = _restore_stack(make_module, tensors, is_described)
     normalisation = _with_prefix(tensors, "look.")
     eval_transform = None
     if normalisation:
@@ -323,7 +321,7 @@ def _restore_fit(metadata: dict[str, Any], tensors: dict[str, Tensor], network: 
     if "ranks" in tensors:
         ranks = QuantileNormalizer(tensors["ranks"].numpy())
     return Fit(
-        stack=Stack(modules),
+        stack=stack,
         shift=tensors.get("shift"),
         scale=tensors.get("scale"),
         eval_transform=eval_transform,
@@ -338,6 +336,21 @@ def _restore_fit(metadata: dict[str, Any], tensors: dict[str, Tensor], network: 
         network=make,
         method=method,
     )
+
+
+def _restore_stack(make_module: Callable[[], nn.Module], tensors: dict[str, Tensor], is_described: bool) -> Stack:
+    """Return the networks with their stored weights, after a check of their sizes if a file describes the network."""
+    weights = _with_prefix(tensors, "weight.")
+    if is_described:
+        with torch.device("meta"):  # which has shapes and no memory
+            described = make_module()
+        _check_shapes(described, weights)
+    modules = []
+    for trial in range(len(tensors["rows"])):
+        module = make_module()
+        module.load_state_dict({name: weight[trial] for name, weight in weights.items()})
+        modules.append(module)
+    return Stack(modules)
 
 
 def _check_claims(metadata: dict[str, Any], tensors: dict[str, Tensor]) -> None:

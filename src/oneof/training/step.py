@@ -51,23 +51,23 @@ def step(
     side_stream.join()
 
     if data.training.mixup:
-        done = _mixed_step(data, state, views, batch, mixing)
+        result = _mixed_step(data, state, views, batch, mixing)
     else:
-        done = method.step(stack, _add_noise(data, state, views), batch, state.shared)
+        result = method.step(stack, _add_noise(data, state, views), batch, state.shared)
     second_forward = method.after_step or data.training.alters_input or state.average is not None
     if not second_forward:
         with side_stream, torch.no_grad():
-            _write_rows(data, state, observing, index, batch.candidates, done.logits, done.memory)
+            _write_rows(data, state, observing, index, batch.candidates, result.logits, result.memory)
 
-    gradients = data.group.mean(stack.gradients(done.loss.mean(1).sum()))
+    gradients = data.group.mean(stack.gradients(result.loss.mean(1).sum()))
     with torch.no_grad():
         data.training.optimizer.step(stack.weights.values(), gradients, state.optimizer, lr, data.weight_decay)
         if second_forward:
             logits = _logits_after_step(state, views, decay)
             memory = method.update(batch.weighed(logits), batch.candidates, batch.memory)
             _write_rows(data, state, observing, index, batch.candidates, logits, memory)
-        _copy_shared(state.shared, done.shared)
-        state.loss += done.loss.sum(1)
+        _copy_shared(state.shared, result.shared)
+        state.loss += result.loss.sum(1)
     side_stream.join()
 
 

@@ -17,7 +17,7 @@ from oneof.data.scaling import SCALINGS, Scaling
 from oneof.methods.base import Method, first_output, tree_map
 from oneof.networks import Network
 from oneof.networks.cuda.accelerate import accelerate_views
-from oneof.purify import Purify, stacked
+from oneof.purify import Purify, stack_rules
 from oneof.training.checks import check_images, check_labels, check_method, check_rule, check_unscaled
 from oneof.training.prior import Prior, log_prior
 from oneof.training.processes import ProcessGroup
@@ -231,18 +231,9 @@ def make_training_data(
         check_unscaled(scalings)
     shift, scale = _fit_scalings(features, rows, scalings)
 
-    augment: Augment | None = None
-    eval_transform = None
-    compile_batch = 0
+    transforms = _Transforms()
     if views is not None:
-        augment = views
-        eval_transform = replace(views, kinds=((Plain(), 1),))
-    if views is not None and device.type == "cuda":
-        batch = 0  # nothing is compiled
-        if worth_compiling(training, rows.shape[1]):
-            batch = training.batch
-        augment = accelerate_views(views, batch)
-        compile_batch = max(1, images_per_forward(views, batch, method))
+        transforms = _make_transforms(views, method, training, rows.shape[1], device)
     return TrainingData(
         x=features,
         candidates=mask,
@@ -259,11 +250,33 @@ def make_training_data(
         method=method,
         purify=rule,
         training=training,
-        augment=augment,
-        eval_transform=eval_transform,
-        compile_batch=compile_batch,
+        augment=transforms.augment,
+        eval_transform=transforms.evaluate,
+        compile_batch=transforms.compile_batch,
         all_rows=rows,
     )
+
+
+class _Transforms(NamedTuple):
+    """Transforms of images before the networks see them; rows of a table have none."""
+
+    augment: Augment | None = None  # in training
+    evaluate: Views | None = None  # in evaluation
+    compile_batch: int = 0  # images of a forward for which networks are compiled; 0: they are not
+
+
+def _make_transforms(
+    views: Views, method: Method, training: Training, n_rows: int, device: torch.device
+) -> _Transforms:
+    """Return the transforms of images: on a GPU, views are accelerated, and compiled if that pays."""
+    evaluate = replace(views, kinds=((Plain(), 1),))
+    if device.type != "cuda":
+        return _Transforms(views, evaluate)
+    batch = 0  # nothing is compiled
+    if worth_compiling(training, n_rows):
+        batch = training.batch
+    compile_batch = max(1, images_per_forward(views, batch, method))
+    return _Transforms(accelerate_views(views, batch), evaluate, compile_batch)
 
 
 def worth_compiling(training: Training, n_rows: int) -> bool:
@@ -345,4 +358,4 @@ def _stacked_rule(trials: Sequence[Trial], purify: Purify | None, device: torch.
         return None
     if len(rules_that_purify) < len(rules):
         raise ValueError("trials of one stack must all purify or none; fit them apart.")
-    return stacked(rules_that_purify, device)
+    return stack_rules(rules_that_purify, device)

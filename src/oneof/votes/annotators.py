@@ -226,61 +226,114 @@ def fit_annotators(votes: Votes, model: Annotators = Annotators(), n_silent: int
     array([0, 1])
     """
     n = len(votes.items)
+    data = _prepare(votes, model, n_silent)
+    posterior = shares(votes, START_SMOOTHING)
+    silent_posterior = posterior.mean(0)
+    vote_rates = None
+    n_rounds = 0
+    converged = False
+    while n_rounds < model.rounds and not converged:
+        parameters = _maximise(data, model, posterior, silent_posterior, vote_rates)
+        expected = _expect(data, parameters)
+        moved = np.abs(posterior - expected.posterior).sum() / (2 * n)
+        posterior = expected.posterior
+        silent_posterior = expected.silent_posterior
+        converged = bool(moved <= model.tolerance)
+        n_rounds += 1
+        if n_rounds == _VOTE_RATE_ROUNDS:
+            vote_rates = parameters.confusions.vote_rates
+    return AnnotatorFit(
+        posterior=posterior,
+        likelihood=expected.vote_logs,
+        frequencies=parameters.frequencies,
+        confusions=parameters.confusions,
+        vote_logs=expected.vote_logs,
+        n_votes=data.by_annotator @ data.rules.is_counted.astype(np.float64),
+        correlation=model.correlation,
+        abstention=expected.abstention,
+        silent_posterior=silent_posterior,
+        rule_vote_logs=expected.rule_vote_logs,
+        is_counted=data.rules.is_counted,
+        rounds=n_rounds,
+        converged=converged,
+    ).with_correlation(model.correlation)
+
+
+class _VoteData(NamedTuple):
+    """Votes as EM reads them."""
+
+    by_pair: Any  # [n, q] sparse weights of the votes, by item and pair of annotator and label
+    by_annotator: Any  # [n, a] the same by item and annotator
+    pair: Integers  # [q] annotator * c + label, ascending
+    label_counts: Floats  # [a, c] weight of an annotator's votes for each label
+    rules: _Rules
+    n_silent: int
+
+
+class _Parameters(NamedTuple):
+    """Parameters of the model, from an M step."""
+
+    frequencies: Floats  # [c] m_j
+    item_frequencies: Floats  # [c] the same, also where the model takes all classes to be equally frequent
+    confusions: Confusions
+
+
+class _Expected(NamedTuple):
+    """Probabilities of the true labels, from an E step; the fields are those of `AnnotatorFit`."""
+
+    posterior: Floats
+    silent_posterior: Floats
+    vote_logs: Floats
+    abstention: Floats
+    rule_vote_logs: Floats
+
+
+def _prepare(votes: Votes, model: Annotators, n_silent: int) -> _VoteData:
+    """Return the votes as EM reads them; raise ValueError if its tables do not fit in memory."""
+    n = len(votes.items)
     a = len(votes.annotators)
     c = len(votes.labels)
     by_pair, by_annotator, pair = vote_matrices(votes)
     check_table_memory(votes, 8 * c * (4 * n + 2 * len(pair) + 7 * a))
-
-    label_counts = np.zeros((a, c))  # weight of an annotator's votes for each label
+    label_counts = np.zeros((a, c))
     np.add.at(label_counts, (votes.annotator, votes.label), votes.share)
     rules = _find_rules(label_counts, by_annotator, model, n_silent)
-    n_votes = by_annotator @ rules.is_counted.astype(np.float64)
+    return _VoteData(by_pair, by_annotator, pair, label_counts, rules, n_silent)
 
-    posterior = shares(votes, START_SMOOTHING)
-    silent_posterior = posterior.mean(0)
-    vote_rates = np.full((a, c), 0.5)
-    n_rounds = 0
-    converged = False
-    while n_rounds < model.rounds and not converged:
-        pair_counts = by_pair.T @ posterior
-        true_counts = by_annotator.T @ posterior
-        item_counts = posterior.sum(0) + n_silent * silent_posterior
-        item_frequencies = (item_counts + 1) / (n + n_silent + c)
-        frequencies = np.full(c, 1 / c) if model.is_coin else item_frequencies
-        shape = _shape(model, pair, label_counts, pair_counts, true_counts)
-        if n_rounds < _VOTE_RATE_ROUNDS:
-            vote_rates = _vote_rates(label_counts, rules.is_rule, true_counts, item_counts)
-        confusions = Confusions(
-            strength=model.shape_strength,
-            pair=pair,
-            pair_counts=pair_counts,
-            true_counts=true_counts,
-            shape=shape,
-            is_rule=rules.is_rule,
-            vote_rates=vote_rates,
-        )
-        rule_vote_logs, abstention = rules.logs(vote_rates)
-        vote_logs = _log_likelihood(by_pair, confusions, rule_vote_logs)
-        previous = posterior
-        posterior = softmax(vote_logs + abstention + np.log(frequencies), axis=1)
-        silent_posterior = softmax(abstention + np.log(item_frequencies))
-        converged = bool(np.abs(previous - posterior).sum() / (2 * n) <= model.tolerance)
-        n_rounds += 1
-    return AnnotatorFit(
-        posterior=posterior,
-        likelihood=vote_logs,
-        frequencies=frequencies,
-        confusions=confusions,
-        vote_logs=vote_logs,
-        n_votes=n_votes,
-        correlation=model.correlation,
-        abstention=abstention,
-        silent_posterior=silent_posterior,
-        rule_vote_logs=rule_vote_logs,
-        is_counted=rules.is_counted,
-        rounds=n_rounds,
-        converged=converged,
-    ).with_correlation(model.correlation)
+
+def _maximise(
+    data: _VoteData, model: Annotators, posterior: Floats, silent_posterior: Floats, vote_rates: Floats | None
+) -> _Parameters:
+    """Return the parameters that the true labels imply: the M step. Vote rates of rules are estimated too unless they are given."""
+    n, c = posterior.shape
+    pair_counts = data.by_pair.T @ posterior
+    true_counts = data.by_annotator.T @ posterior
+    item_counts = posterior.sum(0) + data.n_silent * silent_posterior
+    item_frequencies = (item_counts + 1) / (n + data.n_silent + c)
+    frequencies = item_frequencies
+    if model.is_coin:
+        frequencies = np.full(c, 1 / c)
+    if vote_rates is None:
+        vote_rates = _vote_rates(data.label_counts, data.rules.is_rule, true_counts, item_counts)
+    confusions = Confusions(
+        strength=model.shape_strength,
+        pair=data.pair,
+        pair_counts=pair_counts,
+        true_counts=true_counts,
+        shape=_shape(model, data.pair, data.label_counts, pair_counts, true_counts),
+        is_rule=data.rules.is_rule,
+        vote_rates=vote_rates,
+    )
+    return _Parameters(frequencies, item_frequencies, confusions)
+
+
+def _expect(data: _VoteData, parameters: _Parameters) -> _Expected:
+    """Return the probabilities of the true labels under these parameters: the E step."""
+    rule_vote_logs, abstention = data.rules.logs(parameters.confusions.vote_rates)
+    vote_logs = _log_likelihood(data.by_pair, parameters.confusions, rule_vote_logs)
+    posterior = softmax(vote_logs + abstention + np.log(parameters.frequencies), axis=1)
+    silent_posterior = softmax(abstention + np.log(parameters.item_frequencies))
+    return _Expected(posterior, silent_posterior, vote_logs, abstention, rule_vote_logs)
 
 
 class Mistake(NamedTuple):

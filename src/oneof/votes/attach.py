@@ -47,6 +47,18 @@ def attach_votes(source: TableSource, votes: Votes, on: str | None) -> tuple[Tab
         raise ValueError(f"{source.name} must have at least one row; it has none.")
     ids = [label_text(key) for key in votes.items.to_pylist()]
     item, remarks = match_ids(keys, ids)
+    _check_matches(source, on, keys, ids, item)
+    remarks += _unmatched_remarks(source, ids, item)
+    counts = tally(votes)
+    labels = pa.array(votes.labels, pa.string()).take(counts.label)
+    candidates = _lists_by_row(votes, item, counts.item, labels)
+    return _with_candidates(source, candidates), item, remarks
+
+
+def _check_matches(
+    source: TableSource, on: str | None, keys: list[str], ids: list[str], item: NDArray[np.intp]
+) -> None:
+    """Raise ValueError if an item is in several rows, or no item in any."""
     matched_items, n_rows = np.unique(item[item >= 0], return_counts=True)
     if (n_rows > 1).any():
         first, second = np.flatnonzero(item == matched_items[n_rows.argmax()])[:2]
@@ -57,16 +69,23 @@ def attach_votes(source: TableSource, votes: Votes, on: str | None) -> tuple[Tab
         got = f"no item of the votes (such as {ids[0]!r}) is in {source.name} (such as {row_example!r})"
         raise ValueError(f"votes and features must belong together by {on!r}; {got}. Name the column with --on.")
 
-    n_without_votes = int((item < 0).sum())
+
+def _unmatched_remarks(source: TableSource, ids: list[str], item: NDArray[np.intp]) -> list[str]:
+    """Return notes for the user on rows without votes and items without rows."""
+    remarks = []
+    has_votes = item >= 0
+    n_without_votes = int((~has_votes).sum())
     if n_without_votes:
         remarks.append(f"{n_without_votes:,} of {len(item):,} rows have no votes: any label may be theirs.")
-    n_without_row = len(ids) - len(matched_items)
+    n_without_row = len(ids) - int(has_votes.sum())  # an item is in one row at most
     if n_without_row:
         use = "they help to tell careful people from careless ones, and get no label"
         remarks.append(f"{n_without_row:,} items with votes are not in {source.name}: {use}.")
-    counts = tally(votes)
-    labels = pa.array(votes.labels, pa.string()).take(counts.label)
-    candidates = _lists_by_row(votes, item, counts.item, labels)
+    return remarks
+
+
+def _with_candidates(source: TableSource, candidates: pa.Array) -> TableSource:
+    """Return the table with a column of candidates."""
 
     def chunks(numbers: list[str], others: list[str]) -> Iterator[Chunk]:
         in_file = [name for name in others if name != CANDIDATES]
@@ -76,17 +95,21 @@ def attach_votes(source: TableSource, votes: Votes, on: str | None) -> tuple[Tab
             yield CANDIDATES, 0, candidates
 
     kinds: dict[str, Kind] = {**source.kinds, CANDIDATES: "text"}
-    return replace(source, names=[*source.names, CANDIDATES], kinds=kinds, chunks=chunks), item, remarks
+    return replace(source, names=[*source.names, CANDIDATES], kinds=kinds, chunks=chunks)
 
 
 def _row_keys(source: TableSource, on: str | None) -> list[str]:
     """Return the ids of the rows: the texts of a column, or their numbers."""
-    column = source.names[0] if on is None else on
+    column = on
+    if column is None:
+        column = source.names[0]  # any column, to count the rows
     check_column(column, source.names, source.name, remedy="Name the column of the items' ids with --on.")
     keys: list[str] = []
     for _, _, chunk in source.chunks([], [column]):
         keys.extend(label_text(cell) for cell in chunk.to_pylist())
-    return keys if on is not None else [str(row) for row in range(len(keys))]
+    if on is None:
+        return [str(row) for row in range(len(keys))]
+    return keys
 
 
 def count_votes_by_row(votes: Votes, item: NDArray[np.intp]) -> pa.Array:

@@ -79,6 +79,13 @@ class Votes:
         answer = self.answer
         return np.bincount(answer)[answer]
 
+    @property
+    def labels_per_annotator(self) -> Integers:
+        """Return how many different labels each annotator gave [a]; a rule, for example, gives one."""
+        c = len(self.labels)
+        pairs = np.unique(self.annotator * c + self.label)
+        return np.bincount(pairs // c, minlength=len(self.annotators))
+
     def only(self, selection: NDArray[Any]) -> Self:
         """Return a subset of the votes, selected by indices or by a boolean mask [m]."""
         confidence = self.confidence
@@ -122,45 +129,85 @@ def collect(answers: Answers, spelling: Spelling) -> Votes:
     source = answers.source
     items = answers.item.dictionary
     annotators = answers.annotator.dictionary.to_pylist()
-    labels, row, label, remarks, meanings = parse_labels(
-        answers.text, spelling, lambda i: f"{source}, {answers.place(i)}"
-    )
-    if len(row) == 0:
+    parsed = parse_labels(answers.text, spelling, lambda i: f"{source}, {answers.place(i)}")
+    if len(parsed.row) == 0:
         raise ValueError(f"votes must hold at least one label; {source} has none.")
-    item = answers.item.indices.to_numpy()[row].astype(np.intp)
-    annotator = answers.annotator.indices.to_numpy()[row].astype(np.intp)
+    item = answers.item.indices.to_numpy()[parsed.row].astype(np.intp)
+    annotator = answers.annotator.indices.to_numpy()[parsed.row].astype(np.intp)
 
-    key = np.ravel_multi_index((item, annotator, label), (len(items), len(annotators), len(labels)))
-    order = np.argsort(key, kind="stable")
-    starts = np.flatnonzero(np.diff(key[order], prepend=-1))
-    first = order[starts]
+    merged = merge_duplicates(item, annotator, parsed.label)
     confidence = None
     if answers.confidence is not None:
-        # Of duplicates, the highest confidence counts.
-        confidence = np.maximum.reduceat(answers.confidence[row][order], starts)
-    frequency = _frequency_in_answer(item[first], annotator[first], np.diff(starts, append=len(order)))
+        confidence = merged.highest(answers.confidence[parsed.row])
+    first = merged.first
+    item = item[first]
+    annotator = annotator[first]
+
+    remarks = list(parsed.remarks)
+    frequency = _frequency_in_answer(item, annotator, merged.counts)
     if frequency is not None:
-        is_less_frequent = frequency < 1
-        answers_of_votes = np.stack([item[first], annotator[first]], axis=1)
-        n_uneven = len(np.unique(answers_of_votes[is_less_frequent], axis=0))
-        remarks.append(
-            f"{n_uneven:,} answers name one label more often than another: it counts more, as in several answers of one model."
-        )
-    voted_items, item_index = np.unique(item[first], return_inverse=True)
+        remarks.append(_remark_on_uneven_answers(item, annotator, frequency))
+    voted_items, item_index = np.unique(item, return_inverse=True)
     return Votes(
         items=items.take(voted_items),
         annotators=annotators,
-        labels=labels,
+        labels=parsed.labels,
         item=item_index,
-        annotator=annotator[first],
-        label=label[first],
+        annotator=annotator,
+        label=parsed.label[first],
         confidence=confidence,
         frequency=frequency,
         unanswered=len(items) - len(voted_items),
-        repeated=len(order) - len(first),
+        repeated=merged.n_repeated,
         remarks=tuple(remarks),
-        meanings=tuple(meanings),
+        meanings=tuple(parsed.meanings),
     )
+
+
+class MergedVotes(NamedTuple):
+    """Votes in order of item, annotator and label, of which duplicates are one."""
+
+    order: Integers  # [r] positions of all votes
+    starts: Integers  # [m] where in this order the duplicates of each vote begin
+
+    @property
+    def first(self) -> Integers:
+        """Return the position of the first duplicate of each vote [m]."""
+        return self.order[self.starts]
+
+    @property
+    def counts(self) -> Integers:
+        """Return the number of duplicates of each vote [m], itself among them."""
+        return np.diff(self.starts, append=len(self.order))
+
+    @property
+    def n_repeated(self) -> int:
+        """Return how many votes repeat another."""
+        return len(self.order) - len(self.starts)
+
+    def highest(self, confidence: Floats) -> Floats:
+        """Return the confidence of each vote [m]: of duplicates, the highest counts."""
+        if not len(self.starts):
+            return confidence
+        return np.maximum.reduceat(confidence[self.order], self.starts)
+
+
+def merge_duplicates(item: Integers, annotator: Integers, label: Integers) -> MergedVotes:
+    """Sort votes [r] by item, annotator and label, and merge those that are equal in all three."""
+    sizes = []
+    for column in (item, annotator, label):
+        sizes.append(int(column.max(initial=0)) + 1)
+    key = np.ravel_multi_index((item, annotator, label), sizes)
+    order = np.argsort(key, kind="stable")
+    return MergedVotes(order, np.flatnonzero(np.diff(key[order], prepend=-1)))
+
+
+def _remark_on_uneven_answers(item: Integers, annotator: Integers, frequency: Floats) -> str:
+    """Return a remark on the answers that name one label more often than another."""
+    is_less_frequent = frequency < 1
+    uneven_answers = np.unique(np.stack([item, annotator], axis=1)[is_less_frequent], axis=0)
+    named = f"{len(uneven_answers):,} answers name one label more often than another"
+    return f"{named}: it counts more, as in several answers of one model."
 
 
 def _frequency_in_answer(item: Integers, annotator: Integers, count: Integers) -> Floats | None:

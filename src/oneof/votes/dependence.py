@@ -25,7 +25,7 @@ from scipy.sparse import csr_array
 
 from oneof.votes.ballots import Floats, Integers, Votes
 
-SAMPLE = 20_000  # items on which agreement is counted
+MAX_PAIRED_ITEMS = 20_000  # items on which the agreement of pairs of annotators is counted
 MIN_SHARED = 10.0  # items of both annotators of a pair; with fewer, no agreement is significant
 SIGNIFICANT = 2.0  # standard errors by which a pair must agree more than its qualities explain
 MIN_CORRELATION = 0.2  # of errors; a smaller one may be a few poor annotators beside many who copy each other
@@ -89,12 +89,11 @@ def _agreement(votes: Votes) -> _Pairs:
     """Return the agreement of all pairs of annotators who give several labels, on a sample of the items where they are many."""
     n = len(votes.items)
     c = len(votes.labels)
-    named = np.unique(votes.annotator * c + votes.label)
-    gives_several = np.bincount(named // c, minlength=len(votes.annotators)) > 1
+    gives_several = votes.labels_per_annotator > 1
     is_used = gives_several[votes.annotator]
-    if n > SAMPLE:
+    if n > MAX_PAIRED_ITEMS:
         is_sampled = np.zeros(n, dtype=bool)
-        is_sampled[np.random.default_rng(0).permutation(n)[:SAMPLE]] = True
+        is_sampled[np.random.default_rng(0).permutation(n)[:MAX_PAIRED_ITEMS]] = True
         is_used &= is_sampled[votes.item]
     item = votes.item[is_used]
     annotator = votes.annotator[is_used]

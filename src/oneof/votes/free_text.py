@@ -222,20 +222,17 @@ def _named_and_negated(text: str, classes: Sequence[str]) -> tuple[list[str], li
 
     "It isn't toxic" names the class "not toxic", if there is one.
     """
-    by_length = sorted(classes, key=len, reverse=True)
     is_list_of_short_names = bool(_SHORT_NAMES.fullmatch(text.strip()))
     remaining = text
     first_position: dict[str, int] = {}
     as_written: set[str] = set()
     negated: list[str] = []
-    for name in by_length:
+    for name in sorted(classes, key=len, reverse=True):  # the longest first: others may be part of it
         if len(name) < 3 and not is_list_of_short_names:
             continue
         pattern = _pattern_of(name)
         for match in pattern.finditer(remaining):
-            start = max(0, match.start() - _MAX_NEGATION_LENGTH)
-            before = remaining[start : match.start()].replace("\u2019", "'").rstrip("*_`\"' ") + " "
-            if _NEGATED.search(before):
+            if _is_negated(remaining, match.start()):
                 opposite = _opposite(name, classes)
                 if opposite is None:
                     negated.append(name)
@@ -252,15 +249,25 @@ def _named_and_negated(text: str, classes: Sequence[str]) -> tuple[list[str], li
             if name not in as_written and name != name.lower():
                 del first_position[name]
     named = sorted(first_position, key=lambda name: first_position[name])
-    return named, [name for name in dict.fromkeys(negated) if name not in first_position]
+    only_negated = [name for name in dict.fromkeys(negated) if name not in first_position]
+    return named, only_negated
+
+
+def _is_negated(text: str, position: int) -> bool:
+    """Return whether the name at a position of a text is negated by what stands before it."""
+    start = max(0, position - _MAX_NEGATION_LENGTH)
+    before = text[start:position].replace("\u2019", "'").rstrip("*_`\"' ")
+    return bool(_NEGATED.search(before + " "))
 
 
 def _opposite(name: str, classes: Sequence[str]) -> str | None:
-    """Return the class that says "not", "non", "no" or "un" of another one, such as "not toxic" of "toxic"; None if there is none."""
+    """Return the class that says "not", "non", "no" or "un" of another one, such as "not toxic" of "toxic"; None if none or several do."""
     squeezed = _squeeze(name)
     negations = {f"{prefix}{squeezed}" for prefix in ("not", "non", "no", "un")}
     opposites = [other for other in classes if _squeeze(other) in negations]
-    return opposites[0] if len(opposites) == 1 else None
+    if len(opposites) == 1:
+        return opposites[0]
+    return None
 
 
 @lru_cache(maxsize=4096)
@@ -380,47 +387,87 @@ def _accepted_classes(text: str, classes: Sequence[str]) -> list[str] | None:
 
 
 def _meaning_of_part(text: str, classes: Sequence[str]) -> list[str] | None:
-    """Return the classes that a text stands for, of which nothing is reasoning."""
+    """Return the classes that a text without reasoning stands for; an empty list for a refusal, None if it cannot be told."""
     stripped = text.strip(_DECORATION)
-    if not stripped or stripped in classes:
-        return [stripped] if stripped else []
-    folded = fold(text)
-    by_fold: dict[str, list[str]] = {}
-    for name in classes:
-        by_fold.setdefault(fold(name), []).append(name)
-    if len(by_fold.get(folded, ())) == 1:
-        return by_fold[folded]
-    by_squeezed: dict[str, list[str]] = {}
-    for name in classes:
-        by_squeezed.setdefault(_squeeze(name), []).append(name)
-    squeezed = _squeeze(text)
-    if len(squeezed) >= MIN_PREFIX_LENGTH and len(by_squeezed.get(squeezed, ())) == 1:
-        return by_squeezed[squeezed]
-    for name in classes:
-        if squeezed in (f"non{_squeeze(name)}", f"un{_squeeze(name)}"):
-            opposite = _opposite(name, classes)
-            return [opposite] if opposite else [other for other in classes if other != name]
+    if not stripped:
+        return []
+    if stripped in classes:
+        return [stripped]
+    same = _class_but_for_form(text, classes)
+    if same is not None:
+        return [same]
+    complement = _complement(text, classes)
+    if complement is not None:
+        return complement
     number = _stated_number(text, classes)
     if number is not None:
         return [number]
     if is_refusal(text):
-        hedge = _HEDGE.search(text)
-        return named_classes(text[hedge.end() :], classes) if hedge else []
+        return _classes_after_hedge(text, classes)
     named = named_classes(text, classes)
     if named:
         return named
+    similar = _class_of_short_name(text, classes)
+    if similar is None:
+        similar = _similar_class(text, classes)
+    if similar is not None:
+        return [similar]
+    if fold(text) in _VAGUE:
+        return []
+    return None
+
+
+def _class_but_for_form(text: str, classes: Sequence[str]) -> str | None:
+    """Return the only class that is a text but for case, decoration or, from three letters on, blanks; None if there is none."""
+    folded = fold(text)
+    same = [name for name in classes if fold(name) == folded]
+    if len(same) == 1:
+        return same[0]
+    squeezed = _squeeze(text)
+    same = [name for name in classes if _squeeze(name) == squeezed]
+    if len(squeezed) >= MIN_PREFIX_LENGTH and len(same) == 1:
+        return same[0]
+    return None
+
+
+def _complement(text: str, classes: Sequence[str]) -> list[str] | None:
+    """Return what "non-toxic" or "untoxic" stands for: the class "not toxic", or all classes but "toxic"; None for other texts."""
+    squeezed = _squeeze(text)
+    for name in classes:
+        if squeezed in (f"non{_squeeze(name)}", f"un{_squeeze(name)}"):
+            opposite = _opposite(name, classes)
+            if opposite:
+                return [opposite]
+            return [other for other in classes if other != name]
+    return None
+
+
+def _classes_after_hedge(text: str, classes: Sequence[str]) -> list[str]:
+    """Return the classes that a refusal names after all: "I am not sure, but maybe ..."."""
+    hedge = _HEDGE.search(text)
+    if hedge is None:
+        return []
+    return named_classes(text[hedge.end() :], classes)
+
+
+def _class_of_short_name(text: str, classes: Sequence[str]) -> str | None:
+    """Return the class that is a name of one or two characters at the head or the end of a text; None if there is none."""
     short_name = _short_name(text)
     if short_name in classes:
-        return [short_name]
-    of_short_name = by_fold.get(short_name.casefold(), [])
-    if len(short_name) == 2 and len(of_short_name) == 1:  # "No, it is not" where a class is "no"
-        return of_short_name
-    for is_alike in (is_near_miss, _lacks_a_letter, _is_short_form, _shares_stem):
-        alike = [name for name in classes if is_alike(folded, fold(name))]
-        if len(alike) == 1:
-            return alike
-    if folded in _VAGUE:
-        return []
+        return short_name
+    same = [name for name in classes if fold(name) == short_name.casefold()]
+    if len(short_name) == 2 and len(same) == 1:  # "No, it is not" where a class is "no"
+        return same[0]
+    return None
+
+
+def _similar_class(text: str, classes: Sequence[str]) -> str | None:
+    """Return the only class that a text misspells, abbreviates or inflects; None if there is none."""
+    folded = fold(text)
+    for is_similar in (is_near_miss, _lacks_a_letter, _is_short_form, _shares_stem):
+        similar = [name for name in classes if is_similar(folded, fold(name))]
+        if len(similar) == 1:
+            return similar[0]
     return None
 
 

@@ -11,7 +11,7 @@ _MAX_DISTINCT = 0.5  # of the rows: a column with more distinct values than this
 _MIN_ROWS = 20  # of a table in which the share above says anything
 _MIN_SHARED = 0.5  # of its distinct values that an annotator's column must share with the other annotators' columns
 _MIN_MEANINGS = 0.6  # of its distinct values that must name one of the given classes
-_SAMPLE = 200  # distinct values of a column that are looked at, where there are many
+_MAX_SAMPLED_VALUES = 200  # distinct values of a column that are looked at
 _MAX_SUM_ERROR = 0.02  # of a row of probabilities, or of the usual sum of a row of counts
 _MIN_CONSTANT_SUMS = 0.95  # of the rows: what tells counts of labels from labels that are numbers
 
@@ -60,7 +60,7 @@ def annotator_columns(
 
 def _labels_in(distinct: set[str], n_rows: int, classes: Sequence[str] | None) -> set[str]:
     """Return the labels, in one spelling each, that a column of these distinct values may hold; none if they are too many or unknown."""
-    sample = list(islice(distinct, _SAMPLE))
+    sample = list(islice(distinct, _MAX_SAMPLED_VALUES))
     if classes is not None:
         n_named = sum(meaning_of(text, classes) is not None for text in sample)
         if sample and n_named >= _MIN_MEANINGS * len(sample):
@@ -68,8 +68,8 @@ def _labels_in(distinct: set[str], n_rows: int, classes: Sequence[str] | None) -
         return set()
     labels = {fold(final_answer(text)) for text in sample}
     n_sampled = n_rows
-    if len(distinct) > _SAMPLE:
-        n_sampled = min(n_rows, _SAMPLE)
+    if len(distinct) > _MAX_SAMPLED_VALUES:
+        n_sampled = min(n_rows, _MAX_SAMPLED_VALUES)
     if n_sampled >= _MIN_ROWS and len(labels) > _MAX_DISTINCT * n_sampled:
         return set()
     return labels

@@ -19,7 +19,7 @@ from scipy.stats import norm
 from oneof.votes.annotators import CORRELATION, AnnotatorFit, Confusions
 from oneof.votes.ballots import Floats, Integers, Votes
 
-SAMPLE = 5000  # items on which agreement is counted
+MAX_COMPARED_ITEMS = 5000  # items on which agreement is compared with that of drawn votes
 N_DRAWS = 20  # sets of votes that are drawn from the model
 # Excess of agreement over the model, by annotators who err together: in simulations, two votes of three on an item that repeat a common
 # impression leave 0.02 to 0.09.
@@ -47,8 +47,8 @@ def correlation_of_errors(votes: Votes, fitted: AnnotatorFit) -> float:
     0.4
     """
     n_items = len(votes.items)
-    if n_items > SAMPLE:
-        votes = votes.of_items(np.sort(np.random.default_rng(0).permutation(n_items)[:SAMPLE]))
+    if n_items > MAX_COMPARED_ITEMS:
+        votes = votes.of_items(np.sort(np.random.default_rng(0).permutation(n_items)[:MAX_COMPARED_ITEMS]))
     votes = votes.only(_is_comparable(votes))
     if not (np.bincount(votes.item) > 1).any():
         return CORRELATION
@@ -71,9 +71,7 @@ def _probability_of_dependence(excess: float, deviation: float) -> float:
 
 def _is_comparable(votes: Votes) -> NDArray[np.bool_]:
     """Return which votes [m] can be compared: single labels by annotators who give several labels, since rules do not choose between labels."""
-    c = len(votes.labels)
-    named = np.unique(votes.annotator * c + votes.label)
-    gives_several = np.bincount(named // c, minlength=len(votes.annotators)) > 1
+    gives_several = votes.labels_per_annotator > 1
     return np.asarray(gives_several[votes.annotator] & (votes.answer_size == 1))
 
 

@@ -236,9 +236,8 @@ def _models_for(votes: Votes, models: Models) -> Models:
 
 def _one_label_share(votes: Votes) -> float:
     """Return the share of the votes by annotators who only ever give one label."""
-    pairs = np.unique(votes.annotator * len(votes.labels) + votes.label)
-    n_labels = np.bincount(pairs // len(votes.labels), minlength=len(votes.annotators))
-    share: float = votes.share[n_labels[votes.annotator] == 1].sum() / votes.share.sum()
+    gives_one = votes.labels_per_annotator == 1
+    share: float = votes.share[gives_one[votes.annotator]].sum() / votes.share.sum()
     return share
 
 
@@ -390,10 +389,10 @@ def model_weights(scores: Mapping[Choice, float], chosen: Annotators) -> dict[An
     majority_score = of_model.get(MAJORITY, 0.0)
     weights = {MAJORITY: _MAJORITY_WEIGHT * (1 - min(_advantage(best_score, majority_score), _MAX_ADVANTAGE))}
     if ONE_COIN in of_model:
-        alike_score = max(
+        score_without_own = max(
             of_model[ONE_COIN], of_model.get(SHARED, -np.inf)
-        )  # models without confusions of one annotator
-        weights[ONE_COIN] = _ONE_COIN_WEIGHT * (1 - _advantage(best_score, alike_score))
+        )  # without confusions of each annotator
+        weights[ONE_COIN] = _ONE_COIN_WEIGHT * (1 - _advantage(best_score, score_without_own))
     weights[chosen] = weights.get(chosen, 0.0) + 1 - sum(weights.values())
     return weights
 

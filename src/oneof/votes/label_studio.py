@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -38,11 +38,42 @@ def read_label_studio(
     """
     path = Path(path)
     tasks = _tasks(path, from_name)
-    choices = []  # (position of the task, control, annotator, text, weight)
+    choices: list[_Choice] = []
     for position, task in enumerate(tasks):
-        for choice in _choices(f"{path}, task at position {position}", task, confidence):
-            choices.append((position, *choice))
-    present = sorted({control for _, control, _, _, _ in choices})
+        choices.extend(_choices(path, position, task, confidence))
+    control = _control_of_votes(path, choices, from_name)
+    selected = [choice for choice in choices if choice.control == control]
+    positions = [choice.position for choice in selected]
+    annotators = [choice.annotator for choice in selected]
+    ids = _ids(path, tasks)
+    weights = None
+    if confidence is not None:
+        weights = np.array([choice.weight for choice in selected])
+    answers = Answers(
+        source=str(path),
+        item=ids.dictionary_encode().take(positions),
+        annotator=pa.array(annotators, pa.string()).dictionary_encode(),
+        text=pa.array([choice.text for choice in selected], pa.string()),
+        place=lambda i: f"task {ids[positions[i]]}",
+        confidence=weights,
+    )
+    votes = collect(answers, spelling)
+    return replace(votes, remarks=(*_unused_parts(tasks, control), *votes.remarks))
+
+
+class _Choice(NamedTuple):
+    """A choice of an annotator in a control of a task."""
+
+    position: int  # of the task in the file
+    control: str
+    annotator: str
+    text: str
+    weight: float
+
+
+def _control_of_votes(path: Path, choices: list[_Choice], from_name: str | None) -> str:
+    """Return the control whose choices are votes; raise ValueError if it has none, or if none is named and there are several."""
+    present = sorted({choice.control for choice in choices})
     if not present:
         raise ValueError(f"votes must hold at least one label; {path} has no choices.")
     if from_name is None and len(present) > 1:
@@ -52,22 +83,7 @@ def read_label_studio(
     control = from_name or present[0]
     if control not in present:
         raise ValueError(f"from_name must be a control with choices; got {control!r}, {path} has {', '.join(present)}.")
-    selected = [choice for choice in choices if choice[1] == control]
-    positions, _, annotators, texts, weights = zip(*selected, strict=True)
-    ids = _ids(path, tasks)
-    weights_by_confidence = None
-    if confidence is not None:
-        weights_by_confidence = np.array(weights)
-    answers = Answers(
-        source=str(path),
-        item=ids.dictionary_encode().take(positions),
-        annotator=pa.array(annotators, pa.string()).dictionary_encode(),
-        text=pa.array(texts, pa.string()),
-        place=lambda i: f"task {ids[positions[i]]}",
-        confidence=weights_by_confidence,
-    )
-    votes = collect(answers, spelling)
-    return replace(votes, remarks=(*_unused_parts(tasks, control), *votes.remarks))
+    return control
 
 
 def _unused_parts(tasks: list[dict[str, Any]], control: str) -> Iterator[str]:
@@ -97,7 +113,7 @@ def is_label_studio(path: str | Path) -> bool:
     tasks = load_json(Path(path))
     if not isinstance(tasks, list) or not tasks:
         return False
-    if all(_is_min(task) for task in tasks):
+    if all(_is_json_min(task) for task in tasks):
         return True
     for task in tasks:
         if not isinstance(task, dict):
@@ -118,7 +134,7 @@ def read_ground_truth(path: str | Path) -> dict[Any, str]:
     """
     ground_truth = {}
     for task in load_json(Path(path)):
-        if _is_min(task):
+        if _is_json_min(task):
             continue
         for annotation in task.get("annotations") or ():
             if not annotation.get("ground_truth"):
@@ -129,12 +145,12 @@ def read_ground_truth(path: str | Path) -> dict[Any, str]:
     return ground_truth
 
 
-def _is_min(task: Any) -> bool:
+def _is_json_min(task: Any) -> bool:
     """Return whether a task is of JSON-MIN: flat, with one annotation."""
     return isinstance(task, dict) and "annotation_id" in task and "annotations" not in task
 
 
-def _from_min(path: Path, task: dict[str, Any], control: str | None) -> dict[str, Any]:
+def _from_json_min(path: Path, task: dict[str, Any], control: str | None) -> dict[str, Any]:
     """Convert a task of JSON-MIN to the form that it has in JSON."""
     if control not in task:
         raise ValueError(f"from_name must be a control with choices; got {control!r}, {path} has {', '.join(task)}.")
@@ -170,11 +186,11 @@ def _tasks(path: Path, control: str | None) -> list[dict[str, Any]]:
         raise ValueError(f"a Label Studio export must be a list of tasks; {path} is not. Export it as JSON.")
     if not tasks:
         raise ValueError(f"votes must have at least one row; {path} has none.")
-    if control is None and all(_is_min(task) for task in tasks):
+    if control is None and all(_is_json_min(task) for task in tasks):
         control = _guess_control(path, tasks)
     for position, task in enumerate(tasks):
-        if _is_min(task):
-            tasks[position] = _from_min(path, task, control)
+        if _is_json_min(task):
+            tasks[position] = _from_json_min(path, task, control)
     for position, task in enumerate(tasks):
         if not any(isinstance(task.get(part), list) for part in ("annotations", "predictions")):
             got = f"{path}, task at position {position} has {', '.join(task) or 'nothing'}. Export it as JSON, not JSON-MIN."
@@ -198,19 +214,22 @@ def _ids(path: Path, tasks: list[dict[str, Any]]) -> Any:
         raise ValueError(f"Label Studio ids must be all numbers or all text; {got}.") from error
 
 
-def _choices(where: str, task: dict[str, Any], confidence: str | None) -> Iterator[tuple[str, str, str, float]]:
-    """Yield control, annotator, text and weight of every choice in a task."""
+def _choices(path: Path, position: int, task: dict[str, Any], confidence: str | None) -> Iterator[_Choice]:
+    """Yield the choices in a task."""
+    where = f"{path}, task at position {position}"
     for annotation in _records(where, task, "annotations"):
         if not annotation.get("was_cancelled"):
             for control, text in _chosen(where, annotation):
-                yield control, person(annotation), text, 1.0
+                yield _Choice(position, control, person(annotation), text, 1.0)
     for prediction in _records(where, task, "predictions"):
-        weight = 1.0 if confidence is None else prediction.get(confidence)
+        weight: Any = 1.0
+        if confidence is not None:
+            weight = prediction.get(confidence)
         if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not 0 <= weight <= 1:
             raise ValueError(f"{confidence!r} of a prediction must be a number in [0, 1]; {where} has {weight!r}.")
         model = f"model:{prediction.get('model_version') or 'unnamed'}"
         for control, text in _chosen(where, prediction):
-            yield control, model, text, float(weight)
+            yield _Choice(position, control, model, text, float(weight))
 
 
 def _records(where: str, holder: dict[str, Any], part: str) -> list[dict[str, Any]]:

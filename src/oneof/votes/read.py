@@ -19,7 +19,7 @@ from oneof.storage.printable import shortened
 from oneof.votes.ballots import Answers, Votes, collect
 from oneof.votes.final_answer import try_parse_json
 from oneof.votes.label_studio import is_label_studio, read_label_studio
-from oneof.votes.layout import Cells, Form, Layout, Request, find_layout, number_or_none
+from oneof.votes.layout import Cells, ColumnOptions, Form, Layout, find_layout, number_or_none
 from oneof.votes.records import (
     ANNOTATOR_NAMES,
     ITEM_NAMES,
@@ -28,9 +28,9 @@ from oneof.votes.records import (
     Answer,
     Flattened,
     Keys,
-    Placed,
+    PlacedRecords,
     collect_answers,
-    first_name,
+    find_name,
     flatten_argilla,
     flatten_distilabel,
     flatten_long,
@@ -268,41 +268,50 @@ def read_votes(source: Any, *, form: Form | None = None, report_unused: bool = T
         check_ending(source)
     else:
         source = _as_table(source, file.item)
-    form = form or file.form
+    if form is not None:
+        file = replace(file, form=form)
     spelling = file.spelling
-    if isinstance(source, Path) and (form == "label-studio" or (form is None and is_label_studio(source))):
+    is_from_label_studio = file.form == "label-studio"
+    if isinstance(source, Path) and (is_from_label_studio or (file.form is None and is_label_studio(source))):
         return read_label_studio(source, from_name=file.from_name, confidence=file.confidence, spelling=spelling)
     records = _records_of(source)
     names = _names_of(source, records)
-    if records is not None and form is None:
+    if records is not None and file.form is None:
         export = _flatten_export(records, file, names)
         if export is not None:
             votes = collect_answers(file.name, export.answers, spelling)
             return _with_remarks(votes, export.remarks, names, export.used, report_unused)
-    layout = _layout_of(source, file, form, names, records)
+    layout = _layout_of(source, file, names, records)
     _check_columns(file, layout, names)
-    if records is None:
-        records = _rows_with_rich_cells(source, layout, file)
-    answers = None
-    if records is not None:
-        answers = _answers_of(records, layout, file)
-    item = layout.item or file.item
-    if answers is not None:
-        votes = collect_answers(file.name, answers, spelling)
-    elif layout.columns or form == "wide":
-        votes = read_wide(source, columns=layout.columns, item=item, spelling=spelling)
-    else:
-        votes = read_long(
-            source,
-            item=item,
-            annotator=layout.annotator or file.annotator,
-            label=layout.label or file.label,
-            confidence=file.confidence,
-            spelling=spelling,
-            allow_missing=True,
-        )
+    votes = _read_columns_of_votes(source, records, layout, file, spelling)
     used = {*layout.used, *layout.truth, file.confidence or ""}
     return _with_remarks(votes, list(layout.remarks), names, used, report_unused)
+
+
+def _read_columns_of_votes(
+    source: Any, records: PlacedRecords | None, layout: Layout, file: VotesFile, spelling: Spelling
+) -> Votes:
+    """Read votes from the columns of a table, or the keys of flat records, that a layout names."""
+    item = layout.item or file.item
+    if not layout.answers:  # no column of a table that is said to be wide may be an annotator's
+        return read_wide(source, columns=(), item=item, spelling=spelling)
+    if records is None:
+        records = _rows_with_rich_cells(source, layout, file)
+    if records is not None:
+        answers = _answers_of(records, layout, file)
+        if answers is not None:
+            return collect_answers(file.name, answers, spelling)
+    if layout.columns:
+        return read_wide(source, columns=layout.columns, item=item, spelling=spelling)
+    return read_long(
+        source,
+        item=item,
+        annotator=layout.annotator or file.annotator,
+        label=layout.label or file.label,
+        confidence=file.confidence,
+        spelling=spelling,
+        allow_missing=True,
+    )
 
 
 def _as_table(source: Any, item: str) -> Any:
@@ -317,9 +326,9 @@ def _as_table(source: Any, item: str) -> Any:
     if hasattr(source, "iloc") and hasattr(source, "rename_axis"):
         index = source.index
         names = [str(name) for name in source.columns]
-        has_ids = first_name(item, (*ITEM_NAMES, *TEXT_NAMES), names) is not None
+        has_ids = find_name(item, (*ITEM_NAMES, *TEXT_NAMES), names) is not None
         is_default = index.name is None and list(index) == list(range(len(index)))
-        is_long = first_name(ANNOTATOR_NAMES[0], ANNOTATOR_NAMES, names) is not None and index.name is None
+        is_long = find_name(ANNOTATOR_NAMES[0], ANNOTATOR_NAMES, names) is not None and index.name is None
         if not has_ids and not is_default and not is_long and index.nlevels == 1:
             return source.rename_axis(item).reset_index()
     return source
@@ -353,16 +362,16 @@ def _with_settings(source: Any, settings: dict[str, Any]) -> VotesFile:
     return VotesFile(path, **settings)
 
 
-def _layout_of(source: Any, file: VotesFile, form: Form | None, names: list[str], records: Placed | None) -> Layout:
+def _layout_of(source: Any, file: VotesFile, names: list[str], records: PlacedRecords | None) -> Layout:
     """Find the columns of a table or of flat records; raise ValueError for a confidence in the wide form."""
-    request = Request(file.name, file.item, file.annotator, file.label, file.columns, file.classes, form)
+    options = ColumnOptions(file.name, file.item, file.annotator, file.label, file.columns, file.classes, file.form)
 
     def read_cells(wanted: Sequence[str]) -> Cells:
         if records is None:
             return _table_cells(source, list(wanted))
         return {name: [record.get(name) for _, record in records] for name in wanted}
 
-    layout = find_layout(request, names, read_cells)
+    layout = find_layout(options, names, read_cells)
     if layout.columns and file.confidence is not None:
         raise ValueError(f"confidence must be left out for a wide table; got {file.confidence!r}. Use the long form.")
     return layout
@@ -384,7 +393,7 @@ def _is_json(path: Path) -> bool:
     return path.name.lower().removesuffix(".gz").endswith((".json", ".jsonl", ".ndjson"))
 
 
-def _records_of(source: Any) -> Placed | None:
+def _records_of(source: Any) -> PlacedRecords | None:
     """Return the objects of a JSON file, or of a table with nested columns, each with its place; None for flat tables."""
     if isinstance(source, Path) and _is_json(source):
         records, lines = read_records(source)
@@ -402,7 +411,7 @@ def _records_of(source: Any) -> Placed | None:
     return [(f"{name}, row {i}", _without_nulls(record)) for i, record in enumerate(table.to_pylist())]
 
 
-def _records_in_cells(path: Path) -> Placed | None:
+def _records_in_cells(path: Path) -> PlacedRecords | None:
     """Return the records of Argilla that pandas wrote to a CSV, with lists and objects as text; None for other files."""
     names = open_table(path).names
     if not is_flat_argilla(names) and not {"fields", "responses"} <= set(names):
@@ -478,7 +487,7 @@ def _without_nulls(value: Any) -> Any:
     return value
 
 
-def _flatten_export(records: Placed, file: VotesFile, names: list[str]) -> Flattened | None:
+def _flatten_export(records: PlacedRecords, file: VotesFile, names: list[str]) -> Flattened | None:
     """Flatten records of an export, or with nested votes; None for flat records."""
     keys = Keys(file.item, file.annotator, file.label, file.confidence, file.ranked)
     if is_prodigy(records):
@@ -487,14 +496,14 @@ def _flatten_export(records: Placed, file: VotesFile, names: list[str]) -> Flatt
         return flatten_argilla(records, keys, file.name)
     if is_distilabel(records):
         return flatten_distilabel(records, keys, file.name)
-    item = first_name(file.item, (*ITEM_NAMES, *TEXT_NAMES), names)
+    item = find_name(file.item, (*ITEM_NAMES, *TEXT_NAMES), names)
     nested = votes_key(records)
     if item is not None and nested is not None and nested != file.label and not file.columns:
         return flatten_nested(records, keys._replace(item=item), nested)
     return None
 
 
-def _answers_of(records: Placed, layout: Layout, file: VotesFile) -> list[Answer] | None:
+def _answers_of(records: PlacedRecords, layout: Layout, file: VotesFile) -> list[Answer] | None:
     """Return the answers in flat records that are more than texts; None for those that are read as tables are."""
     ranked = file.ranked or layout.ranked
     separator = None
@@ -509,7 +518,7 @@ def _answers_of(records: Placed, layout: Layout, file: VotesFile) -> list[Answer
     return flatten_long(completed, keys).answers
 
 
-def _have_rich_cells(records: Placed, names: Sequence[str], ranked: bool) -> bool:
+def _have_rich_cells(records: PlacedRecords, names: Sequence[str], ranked: bool) -> bool:
     """Return whether one of the cells with these names is more than a text."""
     for _, record in records:
         for name in names:
@@ -527,7 +536,7 @@ def _is_rich(cell: Any, ranked: bool) -> bool:
     return isinstance(cell, dict)
 
 
-def _complete(records: Placed, layout: Layout, separator: str | None) -> Placed:
+def _complete(records: PlacedRecords, layout: Layout, separator: str | None) -> PlacedRecords:
     """Return records with an item, an annotator and a label each; texts in JSON are parsed, and split at a separator."""
     n_votes: Counter[str] = Counter()
     completed = []
@@ -548,7 +557,7 @@ def _complete(records: Placed, layout: Layout, separator: str | None) -> Placed:
     return completed
 
 
-def _rows_with_rich_cells(source: Any, layout: Layout, file: VotesFile) -> Placed | None:
+def _rows_with_rich_cells(source: Any, layout: Layout, file: VotesFile) -> PlacedRecords | None:
     """Return the rows of a table that cannot be read column by column: rankings, texts in JSON, no column of items or annotators."""
     if not layout.used:
         return None
@@ -581,7 +590,7 @@ def _has_json_texts(opened: TableSource, names: list[str]) -> bool:
     return False
 
 
-def _names_of(source: Any, records: Placed | None) -> list[str]:
+def _names_of(source: Any, records: PlacedRecords | None) -> list[str]:
     """Return the names of the columns or keys."""
     if records is not None:
         return keys_of(records)
@@ -599,7 +608,7 @@ def table_layout(file: VotesFile) -> Layout | None:
     path = Path(file.path)
     if not _has_table_ending(path):
         return None
-    return _layout_of(path, file, file.form, list(open_table(path).names), None)
+    return _layout_of(path, file, list(open_table(path).names), None)
 
 
 def _table_cells(source: Any, names: list[str]) -> dict[str, list[Any]]:

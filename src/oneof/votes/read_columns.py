@@ -60,10 +60,7 @@ def columns_read_by_rules(x: Floats, votes: Votes, item: Integers) -> NDArray[np
 
 def _votes_of_rules(votes: Votes) -> Any:
     """Return on which items each annotator who only ever gives one label votes: a sparse array [items, rules] of ones."""
-    c = len(votes.labels)
-    pairs = np.unique(votes.annotator * c + votes.label)
-    n_labels = np.bincount(pairs // c, minlength=len(votes.annotators))
-    is_rule = n_labels == 1
+    is_rule = votes.labels_per_annotator == 1
     column = np.cumsum(is_rule) - 1
     n_rules = int(is_rule.sum())
     by_rule = is_rule[votes.annotator]

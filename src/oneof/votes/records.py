@@ -60,7 +60,7 @@ class Answer(NamedTuple):
     place: str  # where it is in the source, for messages
 
 
-def first_name(wanted: str, alternatives: Sequence[str], names: Sequence[str]) -> str | None:
+def find_name(wanted: str, alternatives: Sequence[str], names: Sequence[str]) -> str | None:
     """Return the wanted name if it is there; if it is the default, the first alternative that is; else None.
 
     Case does not matter for alternatives, nor whether words are joined by "_": "Question ID" is "question_id".
@@ -180,7 +180,7 @@ def _bad_answer(key: str, value: Any, where: str) -> str:
 
 def _parse_object(value: Mapping[str, Any], keys: Keys, where: str) -> list[tuple[str, float]]:
     """Parse {label: probability}, or an object that holds the label among other keys."""
-    name = first_name("label", LABEL_NAMES, list(value))
+    name = find_name("label", LABEL_NAMES, list(value))
     if name is not None and isinstance(value[name], (str, int, list, Mapping)):
         return parse_answer(value[name], keys, where)
     scores = {}
@@ -209,8 +209,8 @@ def _parse_objects(values: Sequence[Mapping[str, Any]], keys: Keys, where: str) 
         return [(str(values[0]["token"]), 1.0)]
     scores: dict[str, float] = {}
     for value in values:
-        label_name = first_name("label", (*LABEL_NAMES, "token"), list(value))
-        score_name = first_name("probability", (*_PROBABILITY_NAMES, "rank"), list(value))
+        label_name = find_name("label", (*LABEL_NAMES, "token"), list(value))
+        score_name = find_name("probability", (*_PROBABILITY_NAMES, "rank"), list(value))
         if label_name is None or score_name is None or not isinstance(value[score_name], (int, float)):
             raise ValueError(_bad_answer(keys.label, list(values), where))
         label = _scalar_text(value[label_name])
@@ -278,10 +278,10 @@ class Flattened(NamedTuple):
     remarks: list[str]
 
 
-Placed = Sequence[tuple[str, dict[str, Any]]]  # records, each with its place
+PlacedRecords = Sequence[tuple[str, dict[str, Any]]]  # records, each with its place
 
 
-def keys_of(records: Placed) -> list[str]:
+def keys_of(records: PlacedRecords) -> list[str]:
     """Return the keys of all records, each once, in the order in which they occur."""
     keys: dict[str, None] = {}
     for _, record in records:
@@ -289,7 +289,7 @@ def keys_of(records: Placed) -> list[str]:
     return list(keys)
 
 
-def flatten_long(records: Placed, keys: Keys) -> Flattened:
+def flatten_long(records: PlacedRecords, keys: Keys) -> Flattened:
     """Flatten records {item, annotator, label}."""
     answers = []
     for where, record in records:
@@ -305,7 +305,7 @@ def flatten_long(records: Placed, keys: Keys) -> Flattened:
     return Flattened(answers, used, [])
 
 
-def flatten_wide(records: Placed, keys: Keys, columns: Sequence[str]) -> Flattened:
+def flatten_wide(records: PlacedRecords, keys: Keys, columns: Sequence[str]) -> Flattened:
     """Flatten records {item, a key per annotator}."""
     answers = []
     for where, record in records:
@@ -317,7 +317,7 @@ def flatten_wide(records: Placed, keys: Keys, columns: Sequence[str]) -> Flatten
     return Flattened(answers, {keys.item, *columns}, [])
 
 
-def votes_key(records: Placed) -> str | None:
+def votes_key(records: PlacedRecords) -> str | None:
     """Return the key of nested votes: the first of `VOTES_NAMES` that holds objects or lists in every record that has it.
 
     Raise ValueError if some records have votes of that form under the key and others a text.
@@ -336,7 +336,7 @@ def votes_key(records: Placed) -> str | None:
     return None
 
 
-def flatten_nested(records: Placed, keys: Keys, name: str) -> Flattened:
+def flatten_nested(records: PlacedRecords, keys: Keys, name: str) -> Flattened:
     """Flatten records {item, votes: {annotator: answer}} or {item, votes: [{annotator, label}]}."""
     answers: list[Answer] = []
     has_anonymous = False
@@ -354,8 +354,8 @@ def flatten_nested(records: Placed, keys: Keys, name: str) -> Flattened:
                 has_anonymous = True
                 answers.append(Answer(key, f"annotator {position}", parse_answer(vote, keys, place), place))
                 continue
-            annotator_name = first_name(keys.annotator, ANNOTATOR_NAMES, list(vote))
-            label_name = first_name(keys.label, LABEL_NAMES, list(vote))
+            annotator_name = find_name(keys.annotator, ANNOTATOR_NAMES, list(vote))
+            label_name = find_name(keys.label, LABEL_NAMES, list(vote))
             if annotator_name is None or label_name is None:
                 got = f"{place} has {', '.join(vote) or 'nothing'}"
                 remedy = "Name them with --annotator and --label."
@@ -371,7 +371,7 @@ def flatten_nested(records: Placed, keys: Keys, name: str) -> Flattened:
     return Flattened(answers, {keys.item, name}, remarks)
 
 
-def is_prodigy(records: Placed) -> bool:
+def is_prodigy(records: PlacedRecords) -> bool:
     """Return whether records are Prodigy's: tasks that were accepted, rejected or ignored."""
     for _, record in records:
         has_decision = record.get("answer") in ("accept", "reject", "ignore")
@@ -381,7 +381,7 @@ def is_prodigy(records: Placed) -> bool:
     return True
 
 
-def flatten_prodigy(records: Placed, keys: Keys) -> Flattened:
+def flatten_prodigy(records: PlacedRecords, keys: Keys) -> Flattened:
     """Flatten tasks of Prodigy: choices (`accept`), or one label per task that was accepted or rejected.
 
     Of an annotator's tasks on one item, accepted labels count; where all were rejected, the vote is for every label that was not.
@@ -391,8 +391,8 @@ def flatten_prodigy(records: Placed, keys: Keys) -> Flattened:
     n_ignored = 0
     for where, record in records:
         meta = record.get("meta") or {}
-        key = _first_value(record.get(keys.item), record.get("id"), meta.get("id"), record.get("_input_hash"))
-        key = _first_value(key, record.get("text"), record.get("_task_hash"))
+        ids = (record.get(keys.item), record.get("id"), meta.get("id"), record.get("_input_hash"))
+        key = _first_value(*ids, record.get("text"), record.get("_task_hash"))
         annotator = str(_first_value(record.get("_annotator_id"), record.get("_session_id"), "annotator"))
         if record["answer"] == "ignore" or (record["answer"] == "reject" and "accept" in record):
             n_ignored += 1
@@ -403,16 +403,14 @@ def flatten_prodigy(records: Placed, keys: Keys) -> Flattened:
         else:
             decisions = decided.setdefault((_scalar_text(key), annotator), _Decisions(key, where, [], []))
             if not _is_missing(record.get("label")):
-                labels = decisions.accepted if record["answer"] == "accept" else decisions.rejected
-                labels.append(_scalar_text(record["label"]))
-    n_rejected = 0
+                decisions.add(record["answer"], _scalar_text(record["label"]))
     all_labels: set[str] = set()
     for decisions in decided.values():
         all_labels.update(decisions.accepted, decisions.rejected)
     for (_, annotator), decisions in decided.items():
-        n_rejected += decisions.only_rejects
         votes = [(label, 1.0) for label in decisions.voted_labels(all_labels)]
         answers.append(Answer(decisions.item, annotator, votes, decisions.place))
+    n_rejected = sum(decisions.only_rejects for decisions in decided.values())
     remarks = ["The file is read as an export of Prodigy."]
     if n_ignored:
         remarks.append(f"{n_ignored:,} tasks that were ignored, or rejected as a whole, are not counted as votes.")
@@ -432,6 +430,13 @@ class _Decisions(NamedTuple):
     place: str
     accepted: list[str]
     rejected: list[str]
+
+    def add(self, answer: str, label: str) -> None:
+        """Add the answer to a task, "accept" or "reject", whose label this is."""
+        if answer == "accept":
+            self.accepted.append(label)
+        else:
+            self.rejected.append(label)
 
     @property
     def only_rejects(self) -> bool:
@@ -471,7 +476,7 @@ def _texts_of_options(chosen: Any, options: Any) -> Any:
     return texts
 
 
-def is_argilla(records: Placed) -> bool:
+def is_argilla(records: PlacedRecords) -> bool:
     """Return whether records are Argilla's: nested as it stores them, or flat with keys such as "label.responses"."""
     if any(is_flat_argilla(record) for _, record in records):
         return True
@@ -486,7 +491,7 @@ def is_flat_argilla(names: Iterable[str]) -> bool:
     return any(name.endswith((".responses", ".suggestion")) for name in names)
 
 
-def flatten_argilla(records: Placed, keys: Keys, source: str) -> Flattened:
+def flatten_argilla(records: PlacedRecords, keys: Keys, source: str) -> Flattened:
     """Flatten responses of people and suggestions of models to one question of Argilla."""
     responses = []
     for where, record in records:
@@ -585,7 +590,7 @@ def _is_submitted(status: Any) -> bool:
     return status in (None, "submitted")
 
 
-def is_distilabel(records: Placed) -> bool:
+def is_distilabel(records: PlacedRecords) -> bool:
     """Return whether records are rows of a distilabel pipeline: with its metadata, or with lists of models and of their answers."""
     for _, record in records:
         models = [record[name] for name in MODEL_NAMES if name in record]
@@ -602,12 +607,12 @@ def _has_list_of_answers(record: Mapping[str, Any], models: Any) -> bool:
     return isinstance(models, list) and any(isinstance(texts, list) and len(texts) == len(models) for texts in answers)
 
 
-def flatten_distilabel(records: Placed, keys: Keys, source: str) -> Flattened:
+def flatten_distilabel(records: PlacedRecords, keys: Keys, source: str) -> Flattened:
     """Flatten rows of distilabel: an answer per row, or grouped lists of model names and answers."""
     names = keys_of(records)
-    item = first_name(keys.item, ITEM_NAMES, names) or first_name(TEXT_NAMES[0], TEXT_NAMES, names)
+    item = find_name(keys.item, ITEM_NAMES, names) or find_name(TEXT_NAMES[0], TEXT_NAMES, names)
     annotator = next(name for name in MODEL_NAMES if name in names)
-    label = first_name(keys.label, GENERATION_NAMES, names)
+    label = find_name(keys.label, GENERATION_NAMES, names)
     if label is None:
         raise ValueError(f"column {keys.label!r} must be in {source}; it has {', '.join(names)}. Name it with --label.")
     keys = keys._replace(label=label)
@@ -631,7 +636,8 @@ def flatten_distilabel(records: Placed, keys: Keys, source: str) -> Flattened:
             for text, weight in labels:
                 if text.strip().casefold() != UNCLASSIFIED:
                     classified.append((text, weight))
-            n_unclassified += len(classified) < len(labels)
+            if len(classified) < len(labels):
+                n_unclassified += 1
             answers.append(Answer(key, str(model), classified, where))
     remarks = [f"The file is read as rows of distilabel: item {item!r}, annotator {annotator!r}, label {label!r}."]
     if n_unclassified:

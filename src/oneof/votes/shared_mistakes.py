@@ -35,7 +35,7 @@ from oneof.votes.ballots import Floats, Integers, Votes
 from oneof.votes.dawid_skene import vote_matrices
 
 POWERS = (0.0, 0.2, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0)  # b
-SAMPLE = 5000  # items on which predictions and powers are compared
+MAX_SCORED_ITEMS = 5000  # items on which predictions and powers are compared
 MIN_PREDICTION = 1e-4  # smallest probability of a label, so that no predictor can rule it out
 _POWER_SPREAD = 0.5  # standard deviation of log b around 0 in its prior
 _LIKELIHOOD_POWER = 0.3  # of the likelihood that weights the values of b: the model is only approximately true
@@ -134,7 +134,7 @@ def fit_shared_mistakes(
     n = len(start)
     matrices = _matrices_of(votes)
     powered = _raise_to_powers(predictions)
-    sample = np.random.default_rng(0).permutation(n)[:SAMPLE]
+    sample = np.random.default_rng(0).permutation(n)[:MAX_SCORED_ITEMS]
     sample_priors = [prediction.log_prior(sample) for prediction in powered]
 
     parameters = _first_parameters(matrices, start, annotators)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -256,9 +256,17 @@ def _remarks(
             yield f"{len(single_use):,} labels occur only once ({examples}). If they are misspelt, map them to others."
 
 
-def parse_labels(
-    texts: Any, spelling: Spelling, place: Callable[[int], str]
-) -> tuple[list[str], Integers, Integers, list[str], list[Meaning]]:
+class ParsedLabels(NamedTuple):
+    """The m labels that were found in r texts."""
+
+    labels: list[str]  # [c]
+    row: Integers  # [m] index of the text, ascending
+    label: Integers  # [m] index of the label
+    remarks: list[str]  # notes for the user on how answers were interpreted
+    meanings: list[Meaning]  # answers in free text, and the labels that they were mapped to
+
+
+def parse_labels(texts: Any, spelling: Spelling, place: Callable[[int], str]) -> ParsedLabels:
     """Parse texts into labels, each distinct text once.
 
     Parameters
@@ -269,48 +277,45 @@ def parse_labels(
         How a text is parsed.
     place
         A function that describes where the text of an index is, for messages.
-
-    Returns
-    -------
-    labels
-        All labels [c].
-    row
-        The index [m] of the text that each of the m labels was found in, ascending.
-    label
-        The index [m] of each of these labels.
-    remarks
-        Notes for the user on how answers were interpreted.
-    meanings
-        Answers in free text, and the labels that they were mapped to.
     """
     encoded = texts.dictionary_encode()
     code = encoded.indices.to_numpy().astype(np.intp)  # [r]
-    read = spelling.reader()
-    names_of_texts = [list(read(text)) for text in encoded.dictionary.to_pylist()]
-    _drop_decimals(names_of_texts, spelling.classes or ())
-    counts = np.bincount(code, minlength=len(names_of_texts)).tolist()
-    meanings, classes = _map_free_text(encoded.dictionary.to_pylist(), names_of_texts, counts, spelling)
-    labels_of_texts, remarks = expand_labels(names_of_texts, counts, spelling.classes or classes, spelling.taxonomy)
-    if spelling.classes is None:
-        minus_one_remarks = _interpret_minus_one(labels_of_texts)
-        if minus_one_remarks:  # one that it occurs only once would be a second remark on it
-            remarks = [remark for remark in remarks if "only once ('-1')" not in remark]
-        remarks.extend(minus_one_remarks)
-    if meanings:
-        remarks.insert(0, _describe_meanings(meanings))
+    distinct_texts = encoded.dictionary.to_pylist()
+    counts = np.bincount(code, minlength=len(distinct_texts)).tolist()
+    labels_of_texts, remarks, meanings = _interpret(distinct_texts, counts, spelling)
 
     if spelling.classes is None:
         labels = sorted(set(chain.from_iterable(labels_of_texts)))
     else:
         labels = list(spelling.classes)
         _check_classes(labels)
-    label_index = {name: j for j, name in enumerate(labels)}
     _check_known(labels_of_texts, counts, labels, lambda text_index: place(int((code == text_index).argmax())))
+
+    label_index = {name: j for j, name in enumerate(labels)}
     indices_of_texts = [[label_index[name] for name in names] for names in labels_of_texts]
     indices = pa.array(indices_of_texts, pa.list_(pa.int64())).take(code)
     row = pc.list_parent_indices(indices).to_numpy()
     label = pc.list_flatten(indices).to_numpy()
-    return labels, row, label, remarks, meanings
+    return ParsedLabels(labels, row, label, remarks, meanings)
+
+
+def _interpret(
+    texts: list[str], counts: list[int], spelling: Spelling
+) -> tuple[list[list[str]], list[str], list[Meaning]]:
+    """Return the labels of each distinct text, notes for the user, and the meanings of answers in free text."""
+    read = spelling.reader()
+    names_of_texts = [list(read(text)) for text in texts]
+    _drop_decimals(names_of_texts, spelling.classes or ())
+    meanings, classes = _map_free_text(texts, names_of_texts, counts, spelling)
+    labels_of_texts, remarks = expand_labels(names_of_texts, counts, spelling.classes or classes, spelling.taxonomy)
+    if spelling.classes is None:
+        minus_one_remarks = _interpret_minus_one(labels_of_texts)
+        if minus_one_remarks:  # that -1 occurs only once would be a second remark on it
+            remarks = [remark for remark in remarks if "only once ('-1')" not in remark]
+        remarks.extend(minus_one_remarks)
+    if meanings:
+        remarks.insert(0, _describe_meanings(meanings))
+    return labels_of_texts, remarks, meanings
 
 
 def _check_known(
@@ -368,57 +373,86 @@ def _interpret_minus_one(labels_of_texts: list[list[str]]) -> list[str]:
 def _map_free_text(
     texts: list[str], names_of_texts: list[list[str]], counts: list[int], spelling: Spelling
 ) -> tuple[list[Meaning], list[str]]:
-    """Replace the names of answers in free text by the classes that they stand for, in place; return what was replaced, and the classes.
+    """Replace the names of answers in free text by the classes that they stand for, in place.
 
     Classes are those that were given, or the frequent answers if others are variants of them. An answer in which no class is
-    recognised stays as it is, unless it is a sentence among found classes, or one of few beside given ones: then it is no vote.
+    recognised stays as it is, unless classes were given and few answers are like it: then it is no vote.
+
+    Returns
+    -------
+    meanings
+        The answers that were replaced, the most frequent first.
+    classes
+        The classes.
     """
     if spelling.taxonomy is not None:
         return [], []
-    are_given = spelling.classes is not None
-    single_counts: dict[str, int] = {}
-    for text, names, count in zip(texts, names_of_texts, counts, strict=True):
-        if len(names) == 1:
-            name = names[0] if spelling.normalise else text
-            single_counts[name] = single_counts.get(name, 0) + count
+    single_counts = _count_single_names(texts, names_of_texts, counts, spelling.normalise)
     classes = list(spelling.classes or find_classes(single_counts))
     if not classes:
         return [], []
-    meanings = []
-    unmatched = []
+    are_given = spelling.classes is not None
     numbered = numbered_classes(single_counts, classes)
-    total = sum(counts)
+    mapped: dict[int, list[str]] = {}
+    unrecognised = []
     for index, text in enumerate(texts):
         names = names_of_texts[index]
-        if not names or all(name in classes for name in names) or text in spelling.synonyms:
+        if all(name in classes for name in names) or text in spelling.synonyms:
             continue
         if _is_plain_negation(names[0], classes):
             continue  # left to `expand_labels`
-        labels = meaning_of(text, classes) if len(names) == 1 else _meaning_of_parts(names, classes)
+        labels = _recognise(text, names, classes, numbered, are_given)
         if labels is None:
-            numbered_class = class_of_number(text, numbered)
-            if numbered_class is not None:
-                names_of_texts[index] = [numbered_class]
-                meanings.append(Meaning(text, (numbered_class,), counts[index]))
-                continue
-        only_contains_label = (
-            not are_given and labels is not None and len(labels) == 1 and not is_variant(text, labels[0])
-        )
-        if only_contains_label and not is_sentence(text):
-            continue  # "hot dog" is no "dog"
-        if labels is None and is_sentence(text) and not are_given:
-            labels = []
-        if labels is None:
-            unmatched.append(index)
-            continue
+            unrecognised.append(index)
+        else:
+            mapped[index] = labels
+
+    total = sum(counts)
+    n_unrecognised = sum(counts[index] for index in unrecognised)
+    if are_given and total >= MIN_ANSWERS and n_unrecognised <= MAX_UNMATCHED * total:
+        for index in unrecognised:
+            mapped[index] = []
+    meanings = []
+    for index, labels in mapped.items():
         names_of_texts[index] = labels
-        meanings.append(Meaning(text, tuple(labels), counts[index]))
-    n_unmatched = sum(counts[index] for index in unmatched)
-    if are_given and total >= MIN_ANSWERS and n_unmatched <= MAX_UNMATCHED * total:
-        for index in unmatched:
-            names_of_texts[index] = []
-            meanings.append(Meaning(texts[index], (), counts[index]))
+        meanings.append(Meaning(texts[index], tuple(labels), counts[index]))
     return sorted(meanings, key=lambda meaning: -meaning.n_answers), classes
+
+
+def _count_single_names(
+    texts: list[str], names_of_texts: list[list[str]], counts: list[int], normalised: bool
+) -> dict[str, int]:
+    """Return how often each answer of a single name was given, as it was written or as it was normalised."""
+    single_counts: dict[str, int] = {}
+    for text, names, count in zip(texts, names_of_texts, counts, strict=True):
+        if len(names) == 1:
+            name = names[0] if normalised else text
+            single_counts[name] = single_counts.get(name, 0) + count
+    return single_counts
+
+
+def _recognise(
+    text: str, names: Sequence[str], classes: Sequence[str], numbered: Mapping[str, str], are_given: bool
+) -> list[str] | None:
+    """Return the classes that an answer stands for; an empty list if it is no vote, None if none is recognised.
+
+    If classes were found among the answers, not given, other answers may be labels too.
+    """
+    if len(names) == 1:
+        labels = meaning_of(text, classes)
+    else:
+        labels = _meaning_of_parts(names, classes)
+    if labels is None:
+        numbered_class = class_of_number(text, numbered)
+        if numbered_class is not None:
+            return [numbered_class]
+    if are_given:
+        return labels
+    if is_sentence(text):
+        return labels or []  # a sentence is no label: without a class it is no vote
+    if labels is not None and len(labels) == 1 and not is_variant(text, labels[0]):
+        return None  # "hot dog" is no "dog"
+    return labels
 
 
 def _is_plain_negation(name: str, classes: Sequence[str]) -> bool:

@@ -28,7 +28,7 @@ from oneof.storage.memory import available_memory
 from oneof.storage.progress import progress_bar
 from oneof.storage.sheets import SheetWriter
 from oneof.votes.agreement import AnnotatorAgreement, agreement_of_counts, compare_with_others, single_label_answers
-from oneof.votes.ballots import Floats, Integers, Votes, tally
+from oneof.votes.ballots import Floats, Integers, Votes, merge_duplicates, tally
 from oneof.votes.policies import Sets, at_least, to_table, top_p_set, union, vaguest
 
 VOTES_PER_PART = 4_000_000
@@ -81,13 +81,10 @@ class PartitionedVotes:
             if "confidence" in table.column_names:
                 confidence = table["confidence"].to_numpy().astype(np.float64)
             items = pa.concat_arrays([encoded.dictionary])  # a copy: the file is closed
-        shape = (max(1, len(items)), max(1, len(self.annotators)), max(1, len(self.labels)))
-        key = np.ravel_multi_index((item, annotator, label), shape)
-        order = np.argsort(key, kind="stable")
-        starts = np.flatnonzero(np.diff(key[order], prepend=-1))
-        first = order[starts]
-        if confidence is not None and len(starts):
-            confidence = np.maximum.reduceat(confidence[order], starts)
+        merged = merge_duplicates(item, annotator, label)
+        if confidence is not None:
+            confidence = merged.highest(confidence)
+        first = merged.first
         return Votes(
             items=items,
             annotators=self.annotators,
@@ -96,7 +93,7 @@ class PartitionedVotes:
             annotator=annotator[first],
             label=label[first],
             confidence=confidence,
-            repeated=len(order) - len(first),
+            repeated=merged.n_repeated,
         )
 
 
@@ -135,25 +132,38 @@ def partition_votes(
     annotators = _Codes()
     labels = _Codes()
     with ExitStack() as stack, progress_bar("read votes", n_rows, show, unit="rows") as step:
-        writers: dict[int, Any] = {}
+        writer = _PartWriter(folder, n_parts, stack)
         for file in files:
             for batch in read_batches(file, [], names, _ROWS_PER_BATCH):
                 columns = {name: _column(batch, name) for name in names}
-                table = _encode(columns, names, annotators, labels, file, batch.first_row)
-                for part, votes in _deal(table, n_parts):
-                    if part not in writers:
-                        sink = stack.enter_context(pa.OSFile(str(folder / f"{part}.arrow"), "wb"))
-                        writers[part] = stack.enter_context(pa.ipc.new_stream(sink, table.schema))
-                    writers[part].write_table(votes)
+                writer.write(_encode(columns, names, annotators, labels, file, batch.first_row))
                 step(steps=batch.rows)
-        if not writers:
+        if not writer.streams:
             raise ValueError(f"votes must hold at least one label; {', '.join(map(str, files[:3]))} has none.")
-    parts = sorted(writers)
+    parts = sorted(writer.streams)
     for new, part in enumerate(parts):  # a hash may leave parts without votes
         (folder / f"{part}.arrow").rename(folder / f"{new}.arrow")
     order = np.argsort(np.asarray(labels.names, dtype=object), kind="stable")
     sorted_names = [labels.names[j] for j in order]
     return PartitionedVotes(folder, annotators.names, sorted_names, np.argsort(order), len(parts))
+
+
+class _PartWriter:
+    """Write votes to a file per part, which is made with the first vote."""
+
+    def __init__(self, folder: Path, n_parts: int, stack: ExitStack) -> None:
+        self.folder = folder
+        self.n_parts = n_parts
+        self.streams: dict[int, Any] = {}  # by part
+        self._stack = stack  # closes the files
+
+    def write(self, votes: pa.Table) -> None:
+        """Write each vote to the part of its item."""
+        for part, dealt in _deal(votes, self.n_parts):
+            if part not in self.streams:
+                sink = self._stack.enter_context(pa.OSFile(str(self.folder / f"{part}.arrow"), "wb"))
+                self.streams[part] = self._stack.enter_context(pa.ipc.new_stream(sink, votes.schema))
+            self.streams[part].write_table(dealt)
 
 
 class _Codes:

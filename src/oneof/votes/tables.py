@@ -94,7 +94,9 @@ class VoteTable(NamedTuple):
 def without_decimals(text: str) -> str:
     """Return a whole number without the decimals that programs write where other cells are empty: "1.0" becomes "1"."""
     number = _WHOLE_NUMBER.fullmatch(text)
-    return number[1] if number else text
+    if number is None:
+        return text
+    return number[1]
 
 
 def _whole_numbers(ids: Any) -> Any:
@@ -104,7 +106,9 @@ def _whole_numbers(ids: Any) -> Any:
         is_lossless = numbers.cast(pa.string()).equals(ids)
     except pa.ArrowInvalid:
         return ids
-    return numbers if is_lossless else ids
+    if not is_lossless:
+        return ids
+    return numbers
 
 
 def _first_non_number(array: Any) -> int:
@@ -234,28 +238,45 @@ def _unfold(content: Any) -> Any:
         return content
     if {"columns", "data"} <= content.keys() and isinstance(content["data"], list):  # pandas' form "split"
         return [dict(zip(content["columns"], row, strict=False)) for row in content["data"]]
+    records = _only_list_of_objects(content)
+    if records is not None:
+        return records
     values = list(content.values())
-    lists_of_objects = []
-    n_scalars = 0
-    for value in values:
-        if isinstance(value, list) and value and isinstance(value[0], dict):
-            lists_of_objects.append(value)
-        elif not isinstance(value, (list, dict)):
-            n_scalars += 1
-    if len(lists_of_objects) == 1 and n_scalars == len(values) - 1:
-        return lists_of_objects[0]
+    has_items = "item" in content or "id" in content
     if all(isinstance(value, dict) for value in values):
-        keys = list(values[0])
-        if "item" in content or "id" in content:
-            if all(list(value) == keys for value in values):
-                return [{name: content[name][key] for name in content} for key in keys]
-            return content
+        if has_items:
+            return _from_columns_by_key(content)
         return [{"item": item, **record} for item, record in content.items()]
     if all(isinstance(value, list) for value in values):
-        if len({len(value) for value in values}) == 1 and ("item" in content or "id" in content):
+        if has_items and len({len(value) for value in values}) == 1:
             return [dict(zip(content, row, strict=True)) for row in zip(*values, strict=True)]
         return [{"item": item, "votes": votes} for item, votes in content.items()]
     return content
+
+
+def _only_list_of_objects(content: dict[str, Any]) -> list[Any] | None:
+    """Return the list of objects in an object whose other values are texts or numbers; None for other objects."""
+    records = None
+    for value in content.values():
+        if isinstance(value, list) and value and isinstance(value[0], dict):
+            if records is not None:
+                return None
+            records = value
+        elif isinstance(value, (list, dict)):
+            return None
+    return records
+
+
+def _from_columns_by_key(content: dict[str, dict[str, Any]]) -> Any:
+    """Return the rows of {"item": {"0": 1, "1": 2}, ...}; what has other keys in one column is returned as it is."""
+    first_column = next(iter(content.values()))
+    keys = list(first_column)
+    if any(list(column) != keys for column in content.values()):
+        return content
+    rows = []
+    for key in keys:
+        rows.append({name: column[key] for name, column in content.items()})
+    return rows
 
 
 def place_of_record(path: Path, lines: Sequence[int] | None, i: int) -> str:
@@ -267,27 +288,35 @@ def place_of_record(path: Path, lines: Sequence[int] | None, i: int) -> str:
 
 def _to_column(values: list[Any], key: str, path: Path, lines: Sequence[int] | None) -> pa.Array:
     """Convert JSON values to an Arrow array; values of mixed types become text, and all become lists if one is a list."""
-    has_lists = False
     values = [None if value != value else value for value in values]  # NaN, which pandas writes for a gap
     for i, value in enumerate(values):
         if isinstance(value, str) and value.isascii():
             continue  # the usual case, kept fast for files of a million records
-        has_lists = has_lists or isinstance(value, list)
-        elements = value if isinstance(value, list) else [value]
-        for element in elements:
-            if isinstance(element, (dict, list)):
-                got = f"{place_of_record(path, lines, i)} has {_preview(value)}"
-                raise ValueError(f"{key!r} must hold text, numbers or a list of them; {got}. Flatten it.")
-        for element in elements:
-            if isinstance(element, str) and re.search("[\ud800-\udfff]", element):
-                got = f"{place_of_record(path, lines, i)} has half of a character (a lone surrogate): {element[:60]!r}"
-                raise ValueError(f"{key!r} must hold whole characters; {got}. Correct the text.")
-    if has_lists:
+        problem = _problem_of(value)
+        if problem is not None:
+            requirement, got, remedy = problem
+            raise ValueError(f"{key!r} must hold {requirement}; {place_of_record(path, lines, i)} has {got}. {remedy}")
+    if any(isinstance(value, list) for value in values):
         values = [_as_list(value) for value in values]
     try:
         return pa.array(values)
     except (pa.ArrowException, OverflowError):  # numbers among texts, or numbers too large for Arrow
         return pa.array([_to_text(value) for value in values])
+
+
+def _problem_of(value: Any) -> tuple[str, str, str] | None:
+    """Return why a JSON value cannot be in a column: what is required, what it is and what to do; None if it can."""
+    elements = value
+    if not isinstance(value, list):
+        elements = [value]
+    for element in elements:
+        if isinstance(element, (dict, list)):
+            return "text, numbers or a list of them", _preview(value), "Flatten it."
+    for element in elements:
+        if isinstance(element, str) and re.search("[\ud800-\udfff]", element):
+            got = f"half of a character (a lone surrogate): {element[:60]!r}"
+            return "whole characters", got, "Correct the text."
+    return None
 
 
 def _as_list(value: Any) -> Any:

@@ -5,7 +5,7 @@ Parquet comes column by column: with row groups of hundreds of megabytes, batche
 
 import numbers
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -295,13 +295,18 @@ def _objects(values: pa.Array) -> list[Any]:
     return cells
 
 
+def check_not_taken(name: str, taken: Collection[str]) -> None:
+    """Raise if a column to copy has the name of a column of the result."""
+    if name in taken:
+        raise ValueError(f"--column must not have the name of a column of the result; got {name!r}. Leave it out.")
+
+
 def read_columns_of(table: Any, names: list[str], taken: list[str]) -> Cells:
     """Read columns to carry along to a result, which has columns of its own (`taken`)."""
     source = open_table(table)
     for name in names:
         check_column(name, source.names, source.name)
-        if name in taken:
-            raise ValueError(f"--column must not have the name of a column of the result; got {name!r}. Leave it out.")
+        check_not_taken(name, taken)
     if not names:
         return {}
     _, cells = read_numbers(source, [], list(dict.fromkeys(names)))

@@ -18,43 +18,12 @@ LARGEST_FEATURE = 1e30
 """In size. Float32 holds larger numbers, but neither their sums nor their differences."""
 _NULLS = tuple(pa.csv.ConvertOptions().null_values)  # texts that mean a missing value, such as "NA"
 # Texts that people write for a missing value among numbers or dates, in lower case. In a column of texts they are values like others.
-_GAPS = frozenset(
-    {
-        "?",
-        "??",
-        "-",
-        "--",
-        "---",
-        "\u2013",
-        "\u2014",
-        ".",
-        "..",
-        "...",
-        "*",
-        "n.a.",
-        "n.a",
-        "na",
-        "n/a",
-        "none",
-        "nil",
-        "null",
-        "nan",
-    }
-    | {
-        "nat",
-        "<na>",
-        "<null>",
-        "missing",
-        "unknown",
-        "not available",
-        "not applicable",
-        "no data",
-        "(blank)",
-        "(empty)",
-    }
-    | {"unbekannt", "k.a.", "k. a.", "keine angabe"}
-    | {"#n/a", "#value!", "#ref!", "#div/0!", "#name?", "#num!", "#null!"}
-)
+_GAPS = frozenset({
+    "?", "??", "-", "--", "---", "\u2013", "\u2014", ".", "..", "...", "*", "n.a.", "n.a", "na", "n/a", "none", "nil", "null", "nan", "nat",
+    "<na>", "<null>", "missing", "unknown", "not available", "not applicable", "no data", "(blank)", "(empty)",
+    "unbekannt", "k.a.", "k. a.", "keine angabe",
+    "#n/a", "#value!", "#ref!", "#div/0!", "#name?", "#num!", "#null!",
+})  # fmt: skip
 GAP_SPELLINGS = sorted({*_NULLS, *_GAPS, *map(str.upper, _GAPS), *map(str.capitalize, _GAPS)})
 _SECONDS_PER_DAY = 86_400
 _UNITS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
