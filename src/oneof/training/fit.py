@@ -136,7 +136,7 @@ class FitRequest:
     every: float
 
 
-class _Task(NamedTuple):
+class _FitInputs(NamedTuple):
     """The inputs of `fit`, checked and on the device, and the stacks in which its trials are trained."""
 
     request: FitRequest
@@ -170,7 +170,7 @@ def _fit(x: Any, candidates: Any, request: FitRequest, group: ProcessGroup) -> F
         ranks = group
     training = replace(request.training, batch=batch_of_rank(request.training.batch, ranks.size))
     stacks = _plan(request, training, features, mask.shape[2], device, ranks, group)
-    task = _Task(request, training, features, mask, device, stacks, ranks, group.rank == 0)
+    task = _FitInputs(request, training, features, mask, device, stacks, ranks, group.rank == 0)
     fit_stack = partial(_fit_numbered_stack, task)
     if share_rows:  # all processes train every stack together
         fits = [fit_stack(number) for number in range(len(stacks))]
@@ -205,7 +205,7 @@ def _plan(
     return plan_stacks(request.trials, bytes_per_trial, memory_limit, request.checkpoint, group)
 
 
-def _fit_numbered_stack(task: _Task, number: int) -> Fit:
+def _fit_numbered_stack(task: _FitInputs, number: int) -> Fit:
     """Train the stack of this number."""
     request = task.request
     trials = task.stacks[number]
