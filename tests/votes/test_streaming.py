@@ -125,8 +125,34 @@ def test_votes_need_a_label(tmp_path: Path) -> None:
         partition_votes([tmp_path / "votes.parquet"], tmp_path / "parts")
 
 
-def test_confidences_lie_between_0_and_1(tmp_path: Path) -> None:
-    table = pa.table({"item": ["a"], "annotator": ["x"], "label": ["cat"], "sure": [1.5]})
+@pytest.mark.parametrize("name", ["votes.json", "votes.jsonl", "votes"])
+def test_files_that_cannot_be_read_in_batches_are_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text('{"item": 1, "annotator": "a", "label": "cat"}\n')
+    with pytest.raises(ValueError, match=rf"one of \.csv, .*; got .*{name}\. Leave out --stream"):
+        partition_votes([tmp_path / name], tmp_path / "parts")
+
+
+@pytest.mark.parametrize("column", ["item", "annotator", "label"])
+def test_nested_columns_are_refused(tmp_path: Path, column: str) -> None:
+    columns = {"item": ["a"], "annotator": ["x"], "label": ["cat"]} | {column: [{"cat": 0.9}]}
+    pq.write_table(pa.table(columns), tmp_path / "votes.parquet")
+    with pytest.raises(
+        TypeError, match=rf"'{column}' must hold one text .*votes\.parquet has struct.*Leave out --stream"
+    ):
+        partition_votes([tmp_path / "votes.parquet"], tmp_path / "parts")
+
+
+@pytest.mark.parametrize("column", ["annotator", "label"])
+def test_bytes_that_are_no_text_are_refused(tmp_path: Path, column: str) -> None:
+    columns = {"item": ["a"], "annotator": ["x"], "label": ["cat"]} | {column: [b"\xff"]}
+    pq.write_table(pa.table(columns), tmp_path / "votes.parquet")
+    with pytest.raises(ValueError, match=r"votes\.parquet cannot be read; .*UTF8"):
+        partition_votes([tmp_path / "votes.parquet"], tmp_path / "parts")
+
+
+@pytest.mark.parametrize("confidence", [1.5, "high"])
+def test_confidences_lie_between_0_and_1(tmp_path: Path, confidence: object) -> None:
+    table = pa.table({"item": ["a"], "annotator": ["x"], "label": ["cat"], "sure": [confidence]})
     pq.write_table(table, tmp_path / "votes.parquet")
     with pytest.raises(ValueError, match="'sure' must hold confidences from 0 to 1"):
         partition_votes([tmp_path / "votes.parquet"], tmp_path / "parts", confidence="sure")

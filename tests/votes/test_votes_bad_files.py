@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -91,6 +92,89 @@ def test_records_that_differ_from_the_others_are_named(tmp_path: Path, record: d
         read_votes(tmp_path / "votes.jsonl")
     (tmp_path / "votes.jsonl").write_text(json.dumps(lines[0]))
     assert read_votes(tmp_path / "votes.jsonl").labels == ["cat", "dog"]
+
+
+SPLIT = {"columns": ["item", "annotator", "label"], "data": [[1, "ann", "cat"], [1, "bob", "dog"]]}
+ARGILLA = {"id": 1, "fields": {"text": "x"}, "responses": {"label": [{"value": "cat", "user_id": "u"}]}}
+ARGILLA_BY_PERSON = {**ARGILLA, "responses": [{"user_id": "u", "values": {"label": {"value": "cat"}}}]}
+ARGILLA_FLAT = {"id": 1, "label.responses": ["cat", "dog"], "label.responses.users": ["u", "v"]}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({**SPLIT, "columns": None}, r"\"columns\" .* list of distinct names; .*votes\.json has null\. Name a column"),
+        ({**SPLIT, "columns": ["item", None]}, r"distinct names; .*votes\.json has \[\"item\", null\]"),
+        ({**SPLIT, "columns": ["item", "label", "label"]}, r"distinct names; .*votes\.json has \[\"item\", \"label\""),
+        ({**SPLIT, "data": [[1, "a", "x"], 5]}, r"a list of 3 cells .*votes\.json, row 1 is 5\. Correct or drop it"),
+        ({**SPLIT, "data": [[1, "a", "x", "y"]]}, r"a list of 3 cells .*votes\.json, row 0 is \[1, "),
+        (
+            [ARGILLA, {**ARGILLA, "responses": {"label": 0.5}}],
+            r"'responses' .*list of objects; .*, row 1 has 0\.5\. Correct",
+        ),
+        ([{**ARGILLA, "responses": {"label": ["cat"]}}], r"'responses' .*objects; .*, row 0 has \"cat\""),
+        (
+            [{**ARGILLA_BY_PERSON, "responses": [{"values": ["cat"]}]}],
+            r"'responses' .*by question; .*, row 0 has \[\"cat",
+        ),
+        ([{**ARGILLA_BY_PERSON, "responses": [{"values": {"label": "cat"}}]}], r"'responses' .*, row 0 has \"cat\""),
+        ([{**ARGILLA, "suggestions": {"label": "cat"}}], r"'suggestions' .*object for each question; .* has \"cat\""),
+        ([{**ARGILLA, "suggestions": ["cat"]}], r"'suggestions' .*objects; .*, row 0 has \"cat\""),
+        ([{**ARGILLA_FLAT, "label.responses": "cat"}], r"'label\.responses' .*a list; .*, row 0 has \"cat\""),
+        (
+            [{**ARGILLA_FLAT, "label.responses.users": ["u"]}],
+            r"users' .* 2 elements, one for each response; .*, row 0 has",
+        ),
+        ([{"item": 1, "annotator": "a", "label": "x\0"}], r"character NUL; .*votes\.json has 'x.x00'\. Remove it"),
+        ([{"item": 1, "votes": {"a\ud800": "x"}}], r"whole characters; .*votes\.json has half of .*ud800.*\. Correct"),
+    ],
+)
+def test_bad_json_is_refused_with_its_row(tmp_path: Path, content: object, message: str) -> None:
+    path = tmp_path / "votes.json"
+    path.write_text(json.dumps(content))
+    with pytest.raises(ValueError, match=message) as caught:
+        read_votes(path)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("content", [SPLIT, [ARGILLA], [ARGILLA_BY_PERSON], [ARGILLA_FLAT]])
+def test_the_same_json_without_a_fault_is_read(tmp_path: Path, content: object) -> None:
+    (tmp_path / "votes.json").write_text(json.dumps(content))
+    assert "cat" in read_votes(tmp_path / "votes.json").labels
+
+
+def test_half_of_a_character_in_a_cell_is_text(tmp_path: Path) -> None:
+    (tmp_path / "votes.csv").write_text('item,annotator,label\n1,a,"[""\\ud800""]"\n1,b,x\n')
+    assert read_votes(tmp_path / "votes.csv").labels == ['["\\ud800"]', "x"]
+
+
+def test_odd_fields_beside_the_votes_are_no_error(tmp_path: Path) -> None:
+    task = {"_input_hash": 1, "_task_hash": 1, "answer": "accept", "accept": ["cat"], "meta": ["no", "object"]}
+    (tmp_path / "prodigy.jsonl").write_text(json.dumps(task))
+    assert read_votes(tmp_path / "prodigy.jsonl").labels == ["cat"]
+    suggestion = {**ARGILLA, "suggestions": {"label": None}}
+    (tmp_path / "argilla.json").write_text(json.dumps([suggestion]))
+    assert read_votes(tmp_path / "argilla.json").labels == ["cat"]
+
+
+def test_a_list_for_an_id_of_label_studio_is_refused(tmp_path: Path) -> None:
+    tasks = []
+    for number in range(6):
+        tasks.append(
+            {"id": number // 2, "annotation_id": number, "annotator": number % 2, "mood": ["up", "down"][number % 2]}
+        )
+    tasks[3]["id"] = [1]
+    (tmp_path / "votes.json").write_text(json.dumps(tasks))
+    with pytest.raises(ValueError, match=r"must have an id; .*, task at position 3 has \[1\]"):
+        read_votes(tmp_path / "votes.json")
+
+
+def test_nested_parquet_with_a_column_twice_is_refused(tmp_path: Path) -> None:
+    ids = pa.array([1, 1])
+    labels = pa.array([{"cat": 0.9}, {"dog": 0.8}])
+    pq.write_table(pa.table([ids, labels, ids], ["item", "label", "item"]), tmp_path / "votes.parquet")
+    with pytest.raises(ValueError, match=r"distinct names; .*votes\.parquet has 'item' twice\. Rename one"):
+        read_votes(tmp_path / "votes.parquet")
 
 
 @pytest.mark.parametrize("name", ["votes.csv", "votes.jsonl"])

@@ -98,7 +98,7 @@ GOOD = '{"item": 1, "annotator": "a", "label": "x"}\n'
             r"'label' must hold a value in every row; .*votes.jsonl has none in row 1 \(line 3\) \(1 such",
         ),
         (GOOD.replace("label", "labels"), "column 'label' must be in .*; it has item, annotator, labels. Did you mean"),
-        (GOOD.replace('"x"', '"\\ud83d"'), r"'label' must hold whole characters; .*, line 1 has half of .*: '.ud83d'"),
+        (GOOD.replace('"x"', '"\\ud83d"'), r"texts must hold whole characters; .*, line 1 has half of .*ud83d"),
         (GOOD + GOOD.replace("x", "caf\xe9"), r"votes.jsonl must be UTF-8; it has other bytes, line 2\. Save it as"),
         ("[" * 100_000, r"votes.jsonl, line 1 cannot be read \(.*recursion"),
     ],

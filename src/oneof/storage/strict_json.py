@@ -17,13 +17,24 @@ def parse_json(text: str | bytes) -> Any:
         text = text.decode("utf-8")
     try:
         value = json.loads(text, parse_constant=_refuse_constant, parse_float=_parse_float)
-        if _SURROGATE.search(text):
-            json.dumps(value, ensure_ascii=False).encode()
+        half = lone_surrogate(value, text)
     except RecursionError:
         raise ValueError("JSON must not be nested so deeply") from None
-    except UnicodeEncodeError:
-        raise ValueError("text must be valid Unicode; it has a lone surrogate") from None
+    if half is not None:
+        raise ValueError("text must be valid Unicode; it has a lone surrogate")
     return value
+
+
+def lone_surrogate(value: Any, text: str) -> str | None:
+    """Return a lone surrogate in a value that was parsed from a text, with some characters around it; None if there is none."""
+    if not _SURROGATE.search(text):
+        return None
+    written = json.dumps(value, ensure_ascii=False, default=str, skipkeys=True)
+    try:
+        written.encode()
+    except UnicodeEncodeError as error:
+        return written[max(error.start - 30, 0) : error.end + 30]
+    return None
 
 
 def _refuse_constant(name: str) -> NoReturn:

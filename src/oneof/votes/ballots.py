@@ -132,6 +132,9 @@ def collect(answers: Answers, spelling: Spelling) -> Votes:
     parsed = parse_labels(answers.text, spelling, lambda i: f"{source}, {answers.place(i)}")
     if len(parsed.row) == 0:
         raise ValueError(f"votes must hold at least one label; {source} has none.")
+    for label in parsed.labels:
+        if "\0" in label:  # NumPy drops it from the end of a text
+            raise ValueError(f"labels must not contain the character NUL; {source} has {label!r}. Remove it.")
     item = answers.item.indices.to_numpy()[parsed.row].astype(np.intp)
     annotator = answers.annotator.indices.to_numpy()[parsed.row].astype(np.intp)
 

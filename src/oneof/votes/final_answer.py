@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from oneof.storage.strict_json import lone_surrogate
+
 MAX_LABEL_WORDS = 4  # an answer of more words is a sentence, not a label
 
 _NOUN = (
@@ -139,5 +141,7 @@ def try_parse_json(text: str) -> Any:
             value = parse(stripped)
         except (ValueError, SyntaxError, RecursionError, MemoryError):
             continue
-        return value if isinstance(value, (dict, list)) else None
+        if not isinstance(value, (dict, list)) or lone_surrogate(value, stripped) is not None:
+            return None
+        return value
     return None

@@ -172,7 +172,7 @@ def _guess_control(path: Path, tasks: list[dict[str, Any]]) -> str:
     for name in ("id", "annotator"):
         names.pop(name, None)
     cells = {name: [task.get(name) for task in tasks] for name in names}
-    controls = label_columns([task.get("id") for task in tasks], cells)
+    controls = label_columns([str(task.get("id")) for task in tasks], cells)
     if len(controls) != 1:
         got = f"{path} has {', '.join(controls or names)}"
         raise ValueError(f"one control must give the votes; {got}. Set from_name (--from-name).")
@@ -203,7 +203,9 @@ def _ids(path: Path, tasks: list[dict[str, Any]]) -> Any:
     ids = [task.get("id") for task in tasks]
     for position, value in enumerate(ids):
         if not isinstance(value, (int, str)) or isinstance(value, bool):
-            raise ValueError(f"a Label Studio task must have an id; {path}, task at position {position} has {value!r}.")
+            raise ValueError(
+                f"a Label Studio task must have an id; {path}, task at position {position} has {value!r}. Correct it."
+            )
     kind = pa.string()
     if all(isinstance(value, int) for value in ids):
         kind = pa.int64()
@@ -226,7 +228,9 @@ def _choices(path: Path, position: int, task: dict[str, Any], confidence: str | 
         if confidence is not None:
             weight = prediction.get(confidence)
         if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not 0 <= weight <= 1:
-            raise ValueError(f"{confidence!r} of a prediction must be a number in [0, 1]; {where} has {weight!r}.")
+            raise ValueError(
+                f"{confidence!r} of a prediction must be a number in [0, 1]; {where} has {weight!r}. Correct it."
+            )
         model = f"model:{prediction.get('model_version') or 'unnamed'}"
         for control, text in _chosen(where, prediction):
             yield _Choice(position, control, model, text, float(weight))
@@ -236,7 +240,9 @@ def _records(where: str, holder: dict[str, Any], part: str) -> list[dict[str, An
     """Return a list of objects in a task, an annotation or a prediction; empty if it is missing."""
     records = holder.get(part) or []
     if not _is_list_of_objects(records):
-        raise ValueError(f"{part} of a Label Studio task must be a list of objects; {where}.")
+        raise ValueError(
+            f"{part} of a Label Studio task must be a list of objects; {where} has another value. Correct it."
+        )
     return records
 
 
@@ -251,7 +257,7 @@ def _chosen(where: str, record: dict[str, Any]) -> Iterator[tuple[str, str]]:
         else:
             continue  # of another kind of control, such as a rating, a box or a comment
         if not isinstance(chosen, list) or not all(isinstance(text, str) for text in chosen):
-            raise ValueError(f"choices must be a list of texts; {where} has {chosen!r}.")
+            raise ValueError(f"choices must be a list of texts; {where} has {chosen!r}. Correct it.")
         control = str(result.get("from_name"))
         for text in chosen:
             yield control, text
@@ -260,7 +266,7 @@ def _chosen(where: str, record: dict[str, Any]) -> Iterator[tuple[str, str]]:
 def _ends_of_paths(where: str, paths: Any) -> list[Any]:
     """Return the last label of each path of a taxonomy."""
     if not isinstance(paths, list) or not all(isinstance(path, list) and path for path in paths):
-        raise ValueError(f"a taxonomy must be a list of paths; {where} has {paths!r}.")
+        raise ValueError(f"a taxonomy must be a list of paths; {where} has {paths!r}. Correct it.")
     return [path[-1] for path in paths]
 
 

@@ -434,7 +434,12 @@ def _nested_parquet(path: Path) -> pa.Table | None:
         return None
     with translate_arrow_errors(str(path)):
         schema = pq.read_schema(path)
-    return pq.read_table(path) if _is_nested(schema) else None
+    if not _is_nested(schema):
+        return None
+    opened = open_table(path)
+    opened.check_distinct(opened.names)
+    with translate_arrow_errors(str(path)):
+        return pq.read_table(path)
 
 
 def _nested_table(source: Any) -> pa.Table | None:

@@ -390,7 +390,9 @@ def flatten_prodigy(records: PlacedRecords, keys: Keys) -> Flattened:
     decided: dict[tuple[str, str], _Decisions] = {}
     n_ignored = 0
     for where, record in records:
-        meta = record.get("meta") or {}
+        meta = record.get("meta")
+        if not isinstance(meta, dict):
+            meta = {}
         ids = (record.get(keys.item), record.get("id"), meta.get("id"), record.get("_input_hash"))
         key = _first_value(*ids, record.get("text"), record.get("_task_hash"))
         annotator = str(_first_value(record.get("_annotator_id"), record.get("_session_id"), "annotator"))
@@ -498,7 +500,7 @@ def flatten_argilla(records: PlacedRecords, keys: Keys, source: str) -> Flattene
         key = _first_value(record.get(keys.item), record.get("id"), record.get("_server_id"))
         if key is None:
             raise ValueError(f"a record of Argilla must have an id; {where} has none. Name its key with --item.")
-        for name, annotator, value in _argilla_answers(record):
+        for name, annotator, value in _argilla_answers(record, where):
             responses.append((where, key, name, annotator, value))
     questions = sorted({name for _, _, name, _, _ in responses})
     if keys.label in questions:
@@ -528,52 +530,98 @@ def flatten_argilla(records: PlacedRecords, keys: Keys, source: str) -> Flattene
     return Flattened(answers, used, remarks)
 
 
-def _argilla_answers(record: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
+def _argilla_answers(record: Mapping[str, Any], where: str) -> Iterator[tuple[str, str, Any]]:
     """Yield question, annotator and value of each response that was submitted, and of each suggestion."""
-    yield from _argilla_responses(record)
-    yield from _argilla_suggestions(record)
-    yield from _flat_argilla_answers(record)
+    yield from _argilla_responses(record, where)
+    yield from _argilla_suggestions(record, where)
+    yield from _flat_argilla_answers(record, where)
 
 
-def _argilla_responses(record: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
+def _argilla_responses(record: Mapping[str, Any], where: str) -> Iterator[tuple[str, str, Any]]:
     """Yield the submitted responses of a nested record, which are listed by question or by person."""
     responses = record.get("responses") or []
     if isinstance(responses, dict):
         for question, question_responses in responses.items():
-            for response in question_responses or ():
+            for response in _objects_in(question_responses, "responses", where):
                 if _is_submitted(response.get("status")):
                     yield question, str(response.get("user_id") or "annotator"), response.get("value")
     else:
-        for response in responses:
-            if _is_submitted(response.get("status")):
-                for question, value in (response.get("values") or {}).items():
-                    yield question, str(response.get("user_id") or "annotator"), value.get("value")
+        for response in _objects_in(responses, "responses", where):
+            if not _is_submitted(response.get("status")):
+                continue
+            values = response.get("values") or {}
+            if not isinstance(values, dict):
+                raise _bad_argilla("responses", "values by question", values, where)
+            for question, answer in values.items():
+                if not isinstance(answer, dict):
+                    raise _bad_argilla("responses", "an object with a value for each question", answer, where)
+                yield question, str(response.get("user_id") or "annotator"), answer.get("value")
 
 
-def _argilla_suggestions(record: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
+def _argilla_suggestions(record: Mapping[str, Any], where: str) -> Iterator[tuple[str, str, Any]]:
     """Yield the suggestions of a nested record, which are by question or a list."""
     suggestions = record.get("suggestions") or []
     if isinstance(suggestions, dict):
         for question, suggestion in suggestions.items():
-            yield question, f"model:{suggestion.get('agent') or 'unnamed'}", suggestion.get("value")
+            if suggestion is None:
+                continue
+            if not isinstance(suggestion, dict):
+                raise _bad_argilla("suggestions", "an object for each question", suggestion, where)
+            yield question, _agent(suggestion), suggestion.get("value")
     else:
-        for suggestion in suggestions:
-            agent = f"model:{suggestion.get('agent') or 'unnamed'}"
-            yield str(suggestion.get("question_name")), agent, suggestion.get("value")
+        for suggestion in _objects_in(suggestions, "suggestions", where):
+            yield str(suggestion.get("question_name")), _agent(suggestion), suggestion.get("value")
 
 
-def _flat_argilla_answers(record: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
+def _agent(suggestion: Mapping[str, Any]) -> str:
+    return f"model:{suggestion.get('agent') or 'unnamed'}"
+
+
+def _objects_in(values: Any, name: str, where: str) -> list[dict[str, Any]]:
+    """Return the elements of a list in a record of Argilla, which may be null; raise ValueError if one is no object."""
+    if values is None:
+        return []
+    if not isinstance(values, list):
+        raise _bad_argilla(name, "a list of objects", values, where)
+    for value in values:
+        if not isinstance(value, dict):
+            raise _bad_argilla(name, "objects", value, where)
+    return values
+
+
+def _bad_argilla(name: str, requirement: str, value: Any, where: str) -> ValueError:
+    """Return an error on what a key of a record of Argilla holds."""
+    preview = shortened(json.dumps(value, ensure_ascii=False, default=str))
+    return ValueError(
+        f"{name!r} of a record of Argilla must hold {requirement}; {where} has {preview}. Correct it, or leave it out."
+    )
+
+
+def _flat_argilla_answers(record: Mapping[str, Any], where: str) -> Iterator[tuple[str, str, Any]]:
     """Yield the submitted responses and the suggestions of a flat record, such as those in "label.responses"."""
     for name, value in record.items():
         question = name.rpartition(".")[0]
         if name.endswith(".responses") and value is not None:
-            users = record.get(f"{name}.users") or [None] * len(value)
-            statuses = record.get(f"{name}.status") or [None] * len(value)
-            for response, user, status in zip(value, users, statuses, strict=True):
+            responses = _list_in(record, name, None, where)
+            users = _list_in(record, f"{name}.users", len(responses), where)
+            statuses = _list_in(record, f"{name}.status", len(responses), where)
+            for response, user, status in zip(responses, users, statuses, strict=True):
                 if _is_submitted(status):
                     yield question, str(user or "annotator"), response
         elif name.endswith(".suggestion") and value is not None:
             yield question, f"model:{record.get(f'{name}.agent') or 'unnamed'}", value
+
+
+def _list_in(record: Mapping[str, Any], name: str, length: int | None, where: str) -> list[Any]:
+    """Return a list in a flat record of Argilla, with nulls where the record has none; raise ValueError for another length."""
+    values = record.get(name)
+    if not values and length is not None:
+        return [None] * length
+    if not isinstance(values, list):
+        raise _bad_argilla(name, "a list", values, where)
+    if length is not None and len(values) != length:
+        raise _bad_argilla(name, f"a list of {length} elements, one for each response", values, where)
+    return values
 
 
 def _has_states(responses: Any) -> bool:

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from oneof.data.files.batches import count_rows, read_batches
+from oneof.data.files.source import translate_arrow_errors
 from oneof.storage.memory import available_memory
 from oneof.storage.progress import progress_bar
 from oneof.storage.sheets import SheetWriter
@@ -31,6 +32,7 @@ from oneof.votes.agreement import AnnotatorAgreement, agreement_of_counts, compa
 from oneof.votes.ballots import Floats, Integers, Votes, merge_duplicates, tally
 from oneof.votes.policies import Sets, at_least, to_table, top_p_set, union, vaguest
 
+_ENDINGS = (".csv", ".tsv", ".parquet", ".pq")  # of files that can be read in batches, perhaps with .gz
 VOTES_PER_PART = 4_000_000
 _ROWS_PER_BATCH = 1 << 20
 _BYTES_PER_ROW = 16  # of a CSV, to guess its number of rows
@@ -123,6 +125,13 @@ def partition_votes(
     show
         Show progress.
     """
+    for file in files:
+        if not file.name.lower().removesuffix(".gz").endswith(_ENDINGS):
+            supported = ", ".join(_ENDINGS)
+            raise ValueError(
+                f"votes to stream must be in files that end in one of {supported}; got {file}. "
+                "Leave out --stream, or convert the file to Parquet."
+            )
     folder.mkdir(parents=True)
     names = [item, annotator, label]
     if confidence is not None:
@@ -212,23 +221,37 @@ def _encode(
             raise ValueError(
                 f"column {name!r} must hold a value in every row; {file} has none in row {first_row + row}. Fill or drop it."
             )
-    label = pc.cast(label, pa.string())
+        if pa.types.is_nested(column.type):
+            raise TypeError(
+                f"column {name!r} must hold one text or number in a row with --stream; {file} has {column.type}. "
+                "Leave out --stream, or flatten the column."
+            )
+    with translate_arrow_errors(str(file)):
+        label = pc.cast(label, pa.string())
+        annotator = pc.cast(annotator, pa.string())
     is_vote = pc.not_equal(label, "")
     vote_rows = pc.indices_nonzero(is_vote)
     encoded = {
         "item": item.take(vote_rows),
-        "annotator": annotators.encode(pc.cast(annotator.take(vote_rows), pa.string())),
+        "annotator": annotators.encode(annotator.take(vote_rows)),
         "label": labels.encode(label.take(vote_rows)),
     }
     if confidence:
-        weights = pc.cast(confidence[0].take(vote_rows), pa.float64())
-        low, high = pc.min_max(weights).as_py().values()
-        if low is not None and not 0 <= low <= high <= 1:
-            raise ValueError(
-                f"column {names[3]!r} must hold confidences from 0 to 1; {file}, from row {first_row} on, has others. Correct the file."
-            )
-        encoded["confidence"] = weights
+        encoded["confidence"] = _confidences(confidence[0].take(vote_rows), names[3], file, first_row)
     return pa.table(encoded)
+
+
+def _confidences(column: pa.Array, name: str, file: Path, first_row: int) -> pa.Array:
+    """Return confidences of a batch as numbers; raise ValueError if one is no number in [0, 1]."""
+    message = f"column {name!r} must hold confidences from 0 to 1; {file}, from row {first_row} on, has others. Correct the file."
+    try:
+        weights = pc.cast(column, pa.float64())
+    except pa.ArrowException as error:
+        raise ValueError(message) from error
+    low, high = pc.min_max(weights).as_py().values()
+    if low is not None and not 0 <= low <= high <= 1:
+        raise ValueError(message)
+    return weights
 
 
 def _deal(votes: pa.Table, n_parts: int) -> Iterator[tuple[int, pa.Table]]:

@@ -19,6 +19,7 @@ from oneof.data.files.unpacked import UNPACK_FIRST, check_unpacked
 from oneof.data.roles import check_column
 from oneof.storage.printable import shortened
 from oneof.storage.regular import check_regular
+from oneof.storage.strict_json import lone_surrogate
 
 EXAMPLE = '{"item": 1, "annotator": "ann", "label": "cat"}'
 _WHOLE_NUMBER = re.compile(r"(-?\d+)\.0+")
@@ -211,7 +212,7 @@ def read_records(path: Path) -> tuple[list[dict[str, Any]], Sequence[int] | None
     is_list_file = path.name.lower().removesuffix(".gz").endswith(".json")
     lines: Sequence[int] | None = None
     if is_list_file:
-        records = _unfold(load_json(path))
+        records = _unfold(load_json(path), path)
     else:
         records, lines = _load_json_lines(path)
     if not isinstance(records, list):
@@ -228,16 +229,17 @@ def read_records(path: Path) -> tuple[list[dict[str, Any]], Sequence[int] | None
     return records, lines
 
 
-def _unfold(content: Any) -> Any:
+def _unfold(content: Any, path: Path) -> Any:
     """Return the list of objects that one object stands for; what is none of these forms is returned as it is.
 
-    {"data": [{...}, ...]}: the list. {"item": [1, 2], "label": ["a", "b"]}, or the same with {"0": 1, "1": 2} as pandas writes
-    it: columns. {"7": {"ann": "cat"}, "8": {...}}: objects by item, and {"7": ["cat", "dog"]} the votes on each.
+    {"data": [{...}, ...]}: the list. {"columns": [...], "data": [[...], ...]}: rows. {"item": [1, 2], "label": ["a", "b"]}, or the
+    same with {"0": 1, "1": 2} as pandas writes it: columns. {"7": {"ann": "cat"}, "8": {...}}: objects by item, and
+    {"7": ["cat", "dog"]} the votes on each.
     """
     if not isinstance(content, dict) or not content:
         return content
-    if {"columns", "data"} <= content.keys() and isinstance(content["data"], list):  # pandas' form "split"
-        return [dict(zip(content["columns"], row, strict=False)) for row in content["data"]]
+    if {"columns", "data"} <= content.keys() and isinstance(content["data"], list):
+        return _from_split(content["columns"], content["data"], path)
     records = _only_list_of_objects(content)
     if records is not None:
         return records
@@ -252,6 +254,26 @@ def _unfold(content: Any) -> Any:
             return [dict(zip(content, row, strict=True)) for row in zip(*values, strict=True)]
         return [{"item": item, "votes": votes} for item, votes in content.items()]
     return content
+
+
+def _from_split(columns: Any, rows: list[Any], path: Path) -> list[dict[str, Any]]:
+    """Return the rows of pandas' form "split" as objects; raise ValueError if names of columns or cells of a row are missing."""
+    are_names = isinstance(columns, list) and all(isinstance(name, (str, int)) for name in columns)
+    if not are_names or len(set(map(str, columns))) < len(columns):
+        raise ValueError(
+            f'"columns" of votes in JSON must be a list of distinct names; {path} has {_preview(columns)}. '
+            "Name a column for each cell of a row."
+        )
+    names = [str(name) for name in columns]
+    records = []
+    for i, row in enumerate(rows):
+        if not isinstance(row, list) or len(row) != len(names):
+            raise ValueError(
+                f'"data" of votes in JSON must hold a list of {len(names)} cells for every row, one for each of "columns"; '
+                f"{place_of_record(path, None, i)} is {_preview(row)}. Correct or drop it."
+            )
+        records.append(dict(zip(names, row, strict=True)))
+    return records
 
 
 def _only_list_of_objects(content: dict[str, Any]) -> list[Any] | None:
@@ -292,10 +314,9 @@ def _to_column(values: list[Any], key: str, path: Path, lines: Sequence[int] | N
     for i, value in enumerate(values):
         if isinstance(value, str) and value.isascii():
             continue  # the usual case, kept fast for files of a million records
-        problem = _problem_of(value)
-        if problem is not None:
-            requirement, got, remedy = problem
-            raise ValueError(f"{key!r} must hold {requirement}; {place_of_record(path, lines, i)} has {got}. {remedy}")
+        if _is_nested(value):
+            got = f"{place_of_record(path, lines, i)} has {_preview(value)}"
+            raise ValueError(f"{key!r} must hold text, numbers or a list of them; {got}. Flatten it.")
     if any(isinstance(value, list) for value in values):
         values = [_as_list(value) for value in values]
     try:
@@ -304,19 +325,11 @@ def _to_column(values: list[Any], key: str, path: Path, lines: Sequence[int] | N
         return pa.array([_to_text(value) for value in values])
 
 
-def _problem_of(value: Any) -> tuple[str, str, str] | None:
-    """Return why a JSON value cannot be in a column: what is required, what it is and what to do; None if it can."""
-    elements = value
-    if not isinstance(value, list):
-        elements = [value]
-    for element in elements:
-        if isinstance(element, (dict, list)):
-            return "text, numbers or a list of them", _preview(value), "Flatten it."
-    for element in elements:
-        if isinstance(element, str) and re.search("[\ud800-\udfff]", element):
-            got = f"half of a character (a lone surrogate): {element[:60]!r}"
-            return "whole characters", got, "Correct the text."
-    return None
+def _is_nested(value: Any) -> bool:
+    """Return whether a JSON value is an object, or a list that holds an object or a list."""
+    if isinstance(value, list):
+        return any(isinstance(element, (dict, list)) for element in value)
+    return isinstance(value, dict)
 
 
 def _as_list(value: Any) -> Any:
@@ -346,7 +359,8 @@ def load_json(path: Path) -> Any:
     if not content.strip():
         raise ValueError(f"{path} cannot be read: it is empty.")
     try:
-        return json.loads(content)
+        text = content.decode(json.detect_encoding(content))
+        value = json.loads(text)
     except RecursionError as error:
         raise ValueError(f"{path} cannot be read: it is nested too deeply.") from error
     except UnicodeDecodeError as error:
@@ -356,6 +370,16 @@ def load_json(path: Path) -> Any:
         if "Extra data" in str(error):
             hint = " If it has one object per line, name it .jsonl."
         raise ValueError(f"{path} cannot be read: it is not JSON ({error}).{hint}") from error
+    _check_characters(value, text, str(path))
+    return value
+
+
+def _check_characters(value: Any, text: str, where: str) -> None:
+    """Raise ValueError if a JSON value has half of a character, which JSON can write and UTF-8 cannot."""
+    half = lone_surrogate(value, text)
+    if half is not None:
+        got = f"{where} has half of one (a lone surrogate): {half!r}"
+        raise ValueError(f"texts must hold whole characters; {got}. Correct the text.")
 
 
 def _read_bytes(path: Path) -> bytes:
@@ -384,7 +408,8 @@ def _load_json_lines(path: Path) -> tuple[list[Any], Sequence[int]]:
 def _load_json_line(path: Path, number: int, line: bytes) -> Any:
     """Parse one line; raise ValueError that names the line and what to do."""
     try:
-        return json.loads(line.decode("utf-8"))
+        text = line.decode("utf-8")
+        value = json.loads(text)
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} must be UTF-8; it has other bytes, line {number}. Save it as UTF-8.") from error
     except (ValueError, RecursionError) as error:
@@ -396,3 +421,5 @@ def _load_json_line(path: Path, number: int, line: bytes) -> Any:
             hint = "Write each object on one line, or name the file .json if it is one JSON list."
         got = f"{path}, line {number} cannot be read ({reason})"
         raise ValueError(f"JSON Lines must have an object in every line, as {EXAMPLE}; {got}. {hint}") from error
+    _check_characters(value, text, f"{path}, line {number}")
+    return value
