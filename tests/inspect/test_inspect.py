@@ -18,8 +18,16 @@ from typer.testing import CliRunner
 
 from oneof.candidates.mask import Candidates
 from oneof.candidates.read import read
+from oneof.ensemble.candidate_randomness import failed_randomness_test
 from oneof.inspect import Inspection, inspect_sets
-from oneof.inspect.dependence import MAX_ROWS, MIN_ROWS, _draw_uniform_sets, _permute_within_labels, find_dependence
+from oneof.inspect.dependence import (
+    MAX_ROWS,
+    MIN_ROWS,
+    _draw_uniform_sets,
+    _permute_within_labels,
+    cross_fit,
+    find_dependence,
+)
 from oneof.inspect.picture import draw, save_picture
 
 torch.set_num_threads(1)
@@ -299,6 +307,24 @@ KINDS = ["uniform", "class-dependent", "instance-dependent"]
 def test_the_kind_of_made_sets_is_found(kind: str) -> None:
     found = find_dependence(*_made(kind, seed=0))
     assert found.verdict == kind, found
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_advice_does_not_deny_dependence_that_a_fit_reports(seed: int) -> None:
+    """Set sizes that follow a feature weakly: significant, as oneof fit says, and below the size that the inspection requires."""
+    x, labels, rng = _blobs(2000, 6, seed)
+    rate = 0.3 + 0.08 * (x[:, :1] - x[:, 0].mean()) / x[:, 0].std()
+    mask = rng.random((2000, 6)) < rate
+    mask[np.arange(2000), labels] = True
+    scores = cross_fit(x, seed).predict((mask / mask.sum(1, keepdims=True)).astype(np.float32))
+    assert failed_randomness_test(scores, mask) == "the size of a set depends on the features"
+
+    inspection = inspect_sets(x, Candidates(mask, np.arange(6)), seed=seed)
+    assert inspection.dependence is not None
+    assert inspection.dependence.verdict != "instance-dependent"
+    texts = [finding.text for finding in inspection.findings if finding.about == "dependence"]
+    assert "not ruled out" in texts[0]
+    assert "look uniform" not in texts[0]
 
 
 @pytest.mark.slow

@@ -108,13 +108,16 @@ def _check_features(faults: FeatureIssues) -> Iterator[Finding]:
         yield Finding("info", "duplicates", text)
 
 
+# oneof fit bounds the accuracy as soon as dependence is significant, by the tests of `oneof.ensemble.candidate_randomness`. The test here also
+# requires a minimum size, so that a sentence on what it did not find must not deny what a fit then reports.
 _ADVICE_BY_VERDICT = {
     "uniform": (
-        "the sets look uniform: any method of oneof fit will do; --method rc and --method cc are derived for such sets."
+        "no clear dependence of the sets on the class or the features was found. A weak one is not ruled out, and oneof fit, whose models "
+        "and tests are stronger, may find it. Any method of oneof fit will do; --method rc and --method cc assume that there is none."
     ),
     "class-dependent": (
-        "the sets look class-dependent: keep the default of oneof fit or try --method lws, "
-        "not rc or cc, which assume uniform sets."
+        "the sets look class-dependent; that they depend on the features too was not found, and is not ruled out. Keep the default of "
+        "oneof fit or try --method lws, not rc or cc, which assume uniform sets."
     ),
     "instance-dependent": "the sets look instance-dependent: let oneof fit purify them (--purify, its default).",
     "unknown": "what the sets depend on was not tested.",
