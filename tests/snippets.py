@@ -222,13 +222,35 @@ class Pages:
         path = self.docs / name
         page = path.read_text("utf-8")
         for step, real in reversed(list(zip(steps(page), self.run(name), strict=True))):
-            shown = textwrap.indent(SECONDS.sub(_dots, real), step.indent)
+            printed = shortened(step.output, SECONDS.sub(_dots, real))
+            shown = textwrap.indent(printed, step.indent)
             if step.start < 0:
                 block = f"\n{step.indent}```text\n{shown}{step.indent}```\n" if real else ""
                 page = page[: step.end] + block + page[step.end :]
-            elif not ("..." in step.output and same(step.output, real)):
+            elif "..." not in step.output or not same(step.output, real) or _same_words(step.output, printed):
                 page = page[: step.start] + shown + page[step.end :]
         path.write_text(page, "utf-8")
+
+
+def shortened(shown: str, real: str) -> str:
+    """Return real output without the lines for which the page shows a line of "..."; all of it if the page has no such line.
+
+    >>> shortened("one\\n...\\n3 rows\\n", "one\\ntwo\\nmore\\n4 rows\\n")
+    'one\\n...\\n4 rows\\n'
+    """
+    lines = shown.splitlines()
+    if lines.count("...") != 1:
+        return real
+    n_before = lines.index("...")
+    n_after = len(lines) - n_before - 1
+    real_lines = real.splitlines()
+    kept = [*real_lines[:n_before], "...", *real_lines[len(real_lines) - n_after :]]
+    return "".join(f"{line}\n" for line in kept)
+
+
+def _same_words(shown: str, real: str) -> bool:
+    """Return whether two outputs differ in numbers only, so that no `...` of one stands for words of the other."""
+    return NUMBER.sub("0", plain(shown)) == NUMBER.sub("0", plain(real))
 
 
 def _dots(match: re.Match[str]) -> str:

@@ -34,6 +34,16 @@ def test_every_snippet_prints_what_the_page_says(name, pages, caplog):
         assert same(step.output, real), f"{name} shows for\n{step.code}\n{step.output}\nbut it prints\n{real}"
 
 
+def test_rewriting_a_page_renews_its_numbers_and_keeps_what_it_leaves_out(tmp_path):
+    (tmp_path / "printed.txt").write_text("begin\nleft out\nrows 6\n│ seconds │ 5.0 │\n")
+    shown = "begin\n...\nrows 5\n│ seconds │ ... │\n"
+    command = f"$ cat {(tmp_path / 'printed.txt').as_posix()}\n"
+    page = tmp_path / "page.md"
+    page.write_text(f"```console\n{command}{shown}```\n", "utf-8")
+    Pages(tmp_path, tmp_path / "pages").rewrite("page.md")
+    assert page.read_text("utf-8") == f"```console\n{command}{shown.replace('rows 5', 'rows 6')}```\n"
+
+
 @pytest.mark.parametrize("name", GUIDE)
 def test_every_block_of_code_is_run_or_says_why_not(name):
     page = (DOCS / name).read_text("utf-8")
