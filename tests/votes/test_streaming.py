@@ -32,6 +32,8 @@ def make_votes(kind: str = "text", *, vague: float = 0.1, seed: int = 0) -> pa.T
             if rng.random() < vague:
                 rows.append((item, annotator, (label + 1) % 4, rng.random()))
     rows += rows[:20]
+    if kind == "uneven":  # an annotator names one label of an answer twice
+        rows += [row for row in rows if row[0] % 3 == 0 and row[2] == 1]
     rng.shuffle(rows)
     item = [int(row[0]) for row in rows]
     ids = pa.array(item) if kind == "number" else pa.array([f"item-{i:04d}-é" for i in item])
@@ -47,7 +49,7 @@ def make_votes(kind: str = "text", *, vague: float = 0.1, seed: int = 0) -> pa.T
     )
 
 
-@pytest.fixture(params=["text", "number", "csv"])
+@pytest.fixture(params=["text", "number", "csv", "uneven"])
 def files(request: pytest.FixtureRequest, tmp_path: Path) -> list[Path]:
     table = make_votes(request.param)
     half = table.num_rows // 2
@@ -106,10 +108,16 @@ def test_sets_are_those_of_votes_in_memory(files: list[Path], tmp_path: Path, po
     summary = stream_votes(parts, policy, out=tmp_path / "sets.parquet")
     for name in ("items", "annotators", "labels", "answers", "votes", "vague", "repeated", "ties", "fallback", "note"):
         assert getattr(summary, name) == getattr(expected, name), name
+    assert summary.remarks == votes.remarks
     assert summary.alpha == pytest.approx(expected.alpha, abs=1e-12)
     assert (summary.average, summary.largest) == (expected.sets.average, expected.sets.largest)
     found = pq.read_table(tmp_path / "sets.parquet").sort_by("item")
     assert found.to_pylist() == to_table(votes, sets).sort_by("item").to_pylist()
+
+
+def test_space_around_annotators_does_not_count(tmp_path: Path) -> None:
+    (tmp_path / "votes.csv").write_text("item,annotator,label\n1, ann ,cat\n2,ann,dog\n")
+    assert partition_votes([tmp_path / "votes.csv"], tmp_path / "parts").annotators == ["ann"]
 
 
 def test_a_vote_without_an_item_is_named(tmp_path: Path) -> None:

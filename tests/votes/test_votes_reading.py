@@ -262,5 +262,5 @@ def test_of_several_answers_of_one_annotator_the_most_frequent_label_counts_most
     }
     assert votes.weight.tolist() == [1, 1, 1, 1]  # as many annotators named it
     assert votes.repeated == 2
-    assert any(remark.startswith("1 answers name one label more often") for remark in votes.remarks)
+    assert any(remark.startswith("In 1 answer one label is named more often") for remark in votes.remarks)
     assert votes.only(votes.item == 0).share.tolist() == votes.share[votes.item == 0].tolist()

@@ -34,7 +34,7 @@ _STREAM_ROWS = {
     "answers": "answers",
     "votes": "labels in all answers",
     "vague": "answers that name several labels",
-    "repeated": "repeated votes, counted once",
+    "repeated": "repeated votes, merged into one",
     "alpha": "Krippendorff's alpha",
     "ties": "items tied for most votes",
     "far": "annotators far from the rest",
@@ -42,7 +42,6 @@ _STREAM_ROWS = {
     "largest": "labels in the largest set",
     "singletons": "sets of one label",
     "fallback": "items without a label by the policy",
-    "note": "note",
 }
 
 
@@ -200,8 +199,12 @@ def _stream(
     fields["far"] = len(summary.far)
     console = Terminal()
     table = Table(title="votes", show_header=False, title_justify="left")
+    notes = [fields.pop("note"), *fields.pop("remarks")]
     for name, value in fields.items():
         table.add_row(_STREAM_ROWS[name], escape(_format_value(value)))
+    for note in notes:
+        if note:
+            table.add_row("note", escape(note))
     console.print(table)
     if out is not None:
         console.print(f"wrote {escape(str(out))}: one row per item; join your features on its column item.")
@@ -272,7 +275,7 @@ def _summary_rows(summary: Summary, policy: Policy) -> list[tuple[str, str]]:
         ("sets of one label", f"{summary.sets.singletons:,}"),
     ]
     if summary.repeated:
-        rows.append(("repeated votes", f"{summary.repeated:,}, counted once"))
+        rows.append(("repeated votes", f"{summary.repeated:,}, merged into one"))
     if summary.mistakes:
         examples = []
         for mistake in summary.mistakes[:MAX_EXAMPLES]:

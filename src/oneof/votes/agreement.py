@@ -119,7 +119,7 @@ class Summary:
     answers: int  # an annotator on an item
     votes: int  # labels in all answers
     vague: int  # answers of more than one label
-    repeated: int  # votes given twice by one annotator, counted once
+    repeated: int  # votes given twice by one annotator, merged into one
     unanswered: int  # items that nobody labelled, left out
     answers_per_item: dict[int, int]  # number of answers -> number of items
     alpha: float | None  # Krippendorff's, over answers of one label

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oneof.storage.memory import available_memory
-from oneof.storage.printable import shortened
+from oneof.storage.printable import plural, shortened
 from oneof.votes.free_text import Meaning
 from oneof.votes.spelling import Spelling, parse_labels
 
@@ -35,7 +35,7 @@ class Votes:
     confidence: Floats | None = None  # [m], in [0, 1]
     frequency: Floats | None = None  # [m], how often each was cast, relative to the most frequent label of its answer
     unanswered: int = 0  # items left out because they have no label
-    repeated: int = 0  # duplicate votes, same item, annotator and label, counted once
+    repeated: int = 0  # duplicate votes, same item, annotator and label, merged into one
     remarks: tuple[str, ...] = ()  # notes for the user on how answers were interpreted
     meanings: tuple[Meaning, ...] = ()  # answers in free text, and the labels that they were mapped to
 
@@ -147,9 +147,9 @@ def collect(answers: Answers, spelling: Spelling) -> Votes:
     annotator = annotator[first]
 
     remarks = list(parsed.remarks)
-    frequency = _frequency_in_answer(item, annotator, merged.counts)
+    frequency = frequency_in_answer(item, annotator, merged.counts)
     if frequency is not None:
-        remarks.append(_remark_on_uneven_answers(item, annotator, frequency))
+        remarks.append(remark_on_uneven_answers(count_uneven_answers(item, annotator, frequency)))
     voted_items, item_index = np.unique(item, return_inverse=True)
     return Votes(
         items=items.take(voted_items),
@@ -205,15 +205,21 @@ def merge_duplicates(item: Integers, annotator: Integers, label: Integers) -> Me
     return MergedVotes(order, np.flatnonzero(np.diff(key[order], prepend=-1)))
 
 
-def _remark_on_uneven_answers(item: Integers, annotator: Integers, frequency: Floats) -> str:
-    """Return a remark on the answers that name one label more often than another."""
+def count_uneven_answers(item: Integers, annotator: Integers, frequency: Floats) -> int:
+    """Return how many answers name one label more often than another."""
     is_less_frequent = frequency < 1
-    uneven_answers = np.unique(np.stack([item, annotator], axis=1)[is_less_frequent], axis=0)
-    named = f"{len(uneven_answers):,} answers name one label more often than another"
-    return f"{named}: it counts more, as in several answers of one model."
+    return len(np.unique(np.stack([item, annotator], axis=1)[is_less_frequent], axis=0))
 
 
-def _frequency_in_answer(item: Integers, annotator: Integers, count: Integers) -> Floats | None:
+def remark_on_uneven_answers(count: int) -> str:
+    """Return a remark on the answers that name one label more often than another."""
+    return (
+        f"In {count:,} {plural('answer', count)} one label is named more often than another: it counts more in dawid-skene and in oneof fit, "
+        "and once in the other policies."
+    )
+
+
+def frequency_in_answer(item: Integers, annotator: Integers, count: Integers) -> Floats | None:
     """Return how often each vote was cast [m], relative to the most frequent label of its answer; None if all are alike.
 
     The votes are sorted by item and annotator.

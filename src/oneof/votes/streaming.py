@@ -29,7 +29,16 @@ from oneof.storage.memory import available_memory
 from oneof.storage.progress import progress_bar
 from oneof.storage.sheets import SheetWriter
 from oneof.votes.agreement import AnnotatorAgreement, agreement_of_counts, compare_with_others, single_label_answers
-from oneof.votes.ballots import Floats, Integers, Votes, merge_duplicates, tally
+from oneof.votes.ballots import (
+    Floats,
+    Integers,
+    Votes,
+    count_uneven_answers,
+    frequency_in_answer,
+    merge_duplicates,
+    remark_on_uneven_answers,
+    tally,
+)
 from oneof.votes.policies import Sets, at_least, to_table, top_p_set, union, vaguest
 
 _ENDINGS = (".csv", ".tsv", ".parquet", ".pq")  # of files that can be read in batches, perhaps with .gz
@@ -87,14 +96,17 @@ class PartitionedVotes:
         if confidence is not None:
             confidence = merged.highest(confidence)
         first = merged.first
+        item = item[first]
+        annotator = annotator[first]
         return Votes(
             items=items,
             annotators=self.annotators,
             labels=self.labels,
-            item=item[first],
-            annotator=annotator[first],
+            item=item,
+            annotator=annotator,
             label=label[first],
             confidence=confidence,
+            frequency=frequency_in_answer(item, annotator, merged.counts),
             repeated=merged.n_repeated,
         )
 
@@ -228,7 +240,7 @@ def _encode(
             )
     with translate_arrow_errors(str(file)):
         label = pc.cast(label, pa.string())
-        annotator = pc.cast(annotator, pa.string())
+        annotator = pc.utf8_trim_whitespace(pc.cast(annotator, pa.string()))
     is_vote = pc.not_equal(label, "")
     vote_rows = pc.indices_nonzero(is_vote)
     encoded = {
@@ -461,7 +473,7 @@ class StreamSummary:
     answers: int  # an annotator on an item
     votes: int  # labels in all answers
     vague: int  # answers of more than one label
-    repeated: int  # votes given twice by one annotator, counted once
+    repeated: int  # votes given twice by one annotator, merged into one
     alpha: float | None  # Krippendorff's, over answers of one label
     ties: int  # items on which two labels or more share the most votes
     far: list[AnnotatorAgreement]  # annotators who agree far less with the others than the median annotator
@@ -470,6 +482,7 @@ class StreamSummary:
     singletons: int
     fallback: int  # items to which the policy itself gave no label
     note: str
+    remarks: tuple[str, ...]  # how repeated votes were understood
 
 
 def stream_votes(
@@ -515,6 +528,9 @@ def stream_votes(
         note = f"Dawid-Skene {outcome} in {fit.rounds} rounds."
     elif counts.fallback:
         note = f"Items without a label of {k} votes: {counts.fallback}; their labels with most votes were kept."
+    remarks = []
+    if counts.uneven:
+        remarks.append(remark_on_uneven_answers(counts.uneven))
     return StreamSummary(
         items=counts.items,
         annotators=len(votes.annotators),
@@ -531,6 +547,7 @@ def stream_votes(
         singletons=counts.singletons,
         fallback=counts.fallback,
         note=note,
+        remarks=tuple(remarks),
     )
 
 
@@ -562,6 +579,7 @@ class _SetCounts:
         self.votes = 0
         self.vague = 0
         self.repeated = 0
+        self.uneven = 0
         self.ties = 0
         self.set_labels = 0
         self.largest = 0
@@ -578,6 +596,8 @@ class _SetCounts:
         self.votes += len(part.item)
         self.vague += int((answer_sizes > 1).sum())
         self.repeated += part.repeated
+        if part.frequency is not None:
+            self.uneven += count_uneven_answers(part.item, part.annotator, part.frequency)
         self.ties += int((np.bincount(counts.item[counts.most]) > 1).sum())
         self.set_labels += int(set_sizes.sum())
         self.largest = max(self.largest, int(set_sizes.max()))
