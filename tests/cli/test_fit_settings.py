@@ -55,7 +55,7 @@ def test_what_is_said_is_not_searched(table, tmp_path, monkeypatch, capsys):
     other = ("--settings", tmp_path / "best.json", "--method", "cc", "--purify")
     code, err = command(monkeypatch, capsys, "fit", table, "--out", tmp_path / "run", *SHORT, *other)
     assert code == 2
-    assert "holds a run of another task: config.ensemble.purify was None, now {'kind': 'Pop'" in err
+    assert "holds a run of other data or options: config.ensemble.purify was None, now {'kind': 'Pop'" in err
 
 
 @pytest.mark.parametrize(

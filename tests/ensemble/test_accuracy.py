@@ -150,7 +150,10 @@ def test_where_nothing_can_be_tested_there_is_a_bound(change, reason):
 
 
 def test_little_is_called_a_bound():
-    assert estimate_accuracy(world("uniform", 1, n=60)[0]).reason == "only 60 held-out sets leave a label out"
+    assert (
+        estimate_accuracy(world("uniform", 1, n=60)[0]).reason
+        == "only 60 held-out sets exclude a label, 100 are needed"
+    )
     assert (
         estimate_accuracy(world("uniform", 1, c=2)[0]).reason
         == "with two labels, how wrong ones come into sets cannot be tested"

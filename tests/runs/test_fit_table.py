@@ -302,14 +302,14 @@ def test_a_finished_run_is_not_done_again(run: Run, table: Path) -> None:
     fit_table(table, run.folder, TASK, RunOptions(echo=said.append))
     assert said == [f"{run.folder} is finished already; nothing to do."]
     with pytest.raises(
-        ValueError, match=r"holds a run of another task: config.seed was 0, now 1\. Give another folder"
+        ValueError, match=r"holds a run of other data or options: config.seed was 0, now 1\. Give another folder"
     ):
         fit_table(table, run.folder, replace(TASK, config=replace(TASK.config, seed=1)))
 
 
 def test_a_changed_file_is_refused(run: Run, folder: Path) -> None:
     frame(seed=3).to_csv(folder / "changed.csv", index=False)
-    with pytest.raises(ValueError, match="holds a run of another task: data was"):
+    with pytest.raises(ValueError, match="other data or options: the table was another file, or has changed since"):
         fit_table(folder / "changed.csv", run.folder, TASK)
 
 
@@ -429,7 +429,7 @@ def test_killed_and_repeated_it_ends_with_the_same_model(run: Run, table: Path, 
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert not (out / "run.json").exists()
-    with pytest.raises(ValueError, match=r"holds a run of another task: config\.seed was 0, now 5"):
+    with pytest.raises(ValueError, match=r"holds a run of other data or options: config\.seed was 0, now 5"):
         fit_table(table, out, replace(TASK, config=replace(TASK.config, seed=5)))
     again = fit_table(table, out, TASK)
     assert (out / "model.safetensors").read_bytes() == (run.folder / "model.safetensors").read_bytes()

@@ -223,7 +223,7 @@ def test_the_same_run_is_opened_and_other_votes_are_another_run(tmp_path, monkey
     LONG[1:].to_csv(tmp_path / "votes.csv", index=False)
     code, said = command(monkeypatch, capsys, *words)
     assert code == 2
-    assert "another task: votes.data" in " ".join(said.split())
+    assert "options: the file of votes was another file, or has changed" in " ".join(said.split())
     assert PartialLabelClassifier.from_run(run.folder).predict(FEATURES).shape == (N,)
     for name, words in (("labels.csv", ["clean"]), ("page.html", ["report"])):
         code, said = command(monkeypatch, capsys, *words, run.folder, "--out", tmp_path / name)

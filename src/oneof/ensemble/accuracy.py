@@ -297,7 +297,7 @@ def _obstacle_to_interval(evaluated: HeldOutEval) -> str | None:
     if m == 0:
         return "every held-out set holds all labels"
     if m < MIN_HELD_OUT:
-        return f"only {m} held-out sets leave a label out"
+        return f"only {m} held-out sets exclude a label, {MIN_HELD_OUT} are needed"
     if evaluated.candidates.shape[1] == 2:
         return "with two labels, how wrong ones come into sets cannot be tested"
     if n_ambiguous < MIN_AMBIGUOUS:

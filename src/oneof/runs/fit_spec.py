@@ -1,6 +1,7 @@
 """Describe what determines a run, and check that a run folder is new or holds a run of the same spec, which may be resumed."""
 
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,13 @@ from oneof.version import __version__
 from oneof.votes.read import VotesFile
 
 SPEC_FILE = "asked.json"  # in the checkpoint: the spec of the run
+_CHECKSUMS = {  # keys of a spec that hold one, and of which file
+    ("data",): "the table",
+    ("votes", "data"): "the file of votes",
+    ("votes", "tree"): "the file of --taxonomy",
+    ("votes", "synonyms"): "the file of --map",
+    ("answers",): "the file of --gold-file",
+}
 LOCK = "lock"  # in the checkpoint: held while a process is at work
 TABLE = "table.parquet"  # in a run of many files: the rows that are learned from
 FILES = "files.json"  # in a run of many files: their names, and how the rows were chosen
@@ -109,9 +117,9 @@ def check_run_folder(out: Path, spec_json: dict[str, Any]) -> bool:
         remedy = "Give another folder, or delete this one."
         if stored.get("kind") == "Task":
             raise ValueError(f"{out} holds a run of an earlier version, which cannot be resumed. {remedy}")
-        difference = first_difference(stored, spec_json)
+        difference = _changed_file(stored, spec_json) or first_difference(stored, spec_json)
         if difference:
-            raise ValueError(f"{out} holds a run of another task: {difference}. {remedy}")
+            raise ValueError(f"{out} holds a run of other data or options: {difference}. {remedy}")
     elif out.exists():
         _check_free(out, checkpoint)
     if finished:
@@ -120,6 +128,25 @@ def check_run_folder(out: Path, spec_json: dict[str, Any]) -> bool:
         with exclusive_lock(checkpoint / LOCK, str(out)):  # raises an error if another process holds it
             pass
     return finished
+
+
+def _changed_file(stored: Mapping[str, Any], spec_json: Mapping[str, Any]) -> str | None:
+    """Return in words which file of a spec is another than in the stored one, since checksums tell a reader nothing; None if none is."""
+    for path, name in _CHECKSUMS.items():
+        before = _value_at(stored, path)
+        now = _value_at(spec_json, path)
+        if before is not None and now is not None and before != now:
+            return f"{name} was another file, or has changed since"
+    return None
+
+
+def _value_at(spec_json: Any, path: tuple[str, ...]) -> Any:
+    """Return the value below nested keys; None if there is none."""
+    for key in path:
+        if not isinstance(spec_json, Mapping):
+            return None
+        spec_json = spec_json.get(key)
+    return spec_json
 
 
 def _read_spec(path: Path) -> dict[str, Any]:

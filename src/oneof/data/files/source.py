@@ -1,5 +1,6 @@
 """Stream a table in chunks of columns, tell what a column holds, and convert dates, which are often written as text."""
 
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -65,8 +66,10 @@ def translate_arrow_errors(name: str) -> Iterator[None]:
             f"{name} must be UTF-8; the names of its columns have other bytes. Save it as UTF-8."
         ) from error
     except (pa.ArrowException, OSError, KeyError) as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise  # no such file, no permission: the system's message is clear
+        if isinstance(error, OSError) and error.filename is not None:
+            raise
+        if isinstance(error, OSError) and error.errno is not None:  # such as no file of this name, or no permission
+            raise OSError(error.errno, os.strerror(error.errno), name) from error
         reason = " ".join(str(error).split())
         raise Unreadable(f"{name} cannot be read; {reason[:200]}") from error
 
