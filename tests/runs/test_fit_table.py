@@ -125,6 +125,18 @@ def test_predict_reads_standard_input_and_writes_standard_output(
     assert found["number"].tolist() == list(range(5))
 
 
+@pytest.mark.parametrize(
+    ("content", "message"), [("", "standard input must have at least one row"), ("z\n1\n", "must be in standard input")]
+)
+def test_messages_name_standard_input(
+    run: Run, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, content: str, message: str
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content.encode())))
+    code, _, said = command("predict", run.folder, "-", "--out", "-", capsys=capsys)
+    assert code == 2
+    assert message in said
+
+
 def test_predict_names_categories_that_it_does_not_know(
     run: Run, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

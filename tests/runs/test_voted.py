@@ -111,9 +111,14 @@ def test_annotators_are_found_by_a_glob_or_guessed(tmp_path):
 def test_votes_in_the_table_itself_are_no_features(tmp_path, monkeypatch, capsys):
     numbers = {name: {label: j for j, label in enumerate(NAMES)} for name in CARE}
     own = pd.concat([FEATURES, WIDE.replace(numbers)], axis=1)
-    run, _ = fitted(monkeypatch, capsys, tmp_path, tmp_path / "features.csv", features=own)
+    own["note"] = 1.5 * own["x0"]
+    votes = tmp_path / "features.csv"
+    words = ("--ignore", "note", *(word for name in CARE for word in ("--columns", name)))
+    run, _ = fitted(monkeypatch, capsys, tmp_path, votes, *words, features=own)
     assert run.metadata["features"] == ["x0", "x1", "x2", "x3"]
     assert run.metadata["classes"] == ["0", "1", "2", "3"]
+    reasons = {name: run.metadata["columns"][name]["reason"] for name in ("item", "ann", "note")}
+    assert reasons == {"item": "ids of the items", "ann": "part of the votes", "note": "ignored as requested"}
 
 
 def test_a_class_that_no_row_was_given_is_known_and_ids_may_be_written_as_decimals(tmp_path, monkeypatch, capsys):

@@ -138,6 +138,11 @@ def _files_for_pipes(file: Path, out: Path) -> Iterator[tuple[Path, Path]]:
         result = out
         if out == PIPE:
             result = Path(folder, "output.csv")
-        yield source, result
+        try:
+            yield source, result
+        except (ValueError, TypeError) as error:
+            if file != PIPE or str(source) not in str(error):
+                raise
+            raise ValueError(str(error).replace(str(source), "standard input")) from error
         if out == PIPE:
             sys.stdout.write(result.read_text(encoding="utf-8"))

@@ -31,6 +31,7 @@ from oneof.runs.read_dataset import (
     column_metadata,
     dataset_from_table,
     read_table_with_votes,
+    with_uses_of_votes,
 )
 from oneof.runs.refit import Refit
 from oneof.runs.write_run import write_run
@@ -241,6 +242,7 @@ def _read_inputs(file: Path, spec: FitSpec, options: RunOptions) -> tuple[Table,
     voted = read_table_with_votes(file, spec.votes, spec.roles)
     # Features are optional: votes alone can be resolved.
     table = read_table(voted.source, voted.roles, bare=True, known_classes=voted.votes.labels)
+    table = with_uses_of_votes(table, voted, spec.roles)
     if options.map_out is not None:
         write_map(voted.votes.meanings, options.map_out)
     return table, voted

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from oneof.data.column_uses import ColumnUse
 from oneof.data.dataset import Dataset
 from oneof.data.embed import MODELS
 from oneof.data.encode import EncodedRows, learn_encoding
@@ -163,6 +164,19 @@ def read_table_with_votes(file: Path, votes_file: VotesFile, roles: ColumnRoles)
     not_features -= {"", *roles.non_numeric}  # a column of pictures may also hold the ids of the items
     roles = replace(roles, candidates=CANDIDATES, empty="unlabelled", ignore=tuple(sorted(not_features)))
     return TableWithVotes(source, roles, votes, item, [*votes.remarks, *remarks], ground_truth, on)
+
+
+def with_uses_of_votes(table: Table, voted: TableWithVotes, requested: ColumnRoles) -> Table:
+    """Return the table with the reason why columns that belong to the votes, and that no option leaves out, are not features."""
+    uses = dict(table.uses)
+    for name in voted.roles.ignore:
+        if name not in uses or name in requested.ignore:
+            continue
+        reason = "part of the votes"
+        if name == voted.on:
+            reason = "ids of the items"
+        uses[name] = ColumnUse("left out", reason)
+    return replace(table, uses=uses)
 
 
 def _id_column(votes_file: VotesFile, names: Sequence[str]) -> str:
