@@ -80,6 +80,7 @@ def test_the_sample_holds_rows_as_the_files_do(fitted: tuple[Run, list[Path], li
     for file, position, name in zip(sample["oneof.file"], sample["oneof.row"], sample["id"], strict=True):
         assert tables[file]["id"][position] == name
     assert sample["id"].is_unique
+    assert set(run.metadata["columns"]) == set(tables[0].columns)  # not where the rows are from
 
 
 def test_every_row_is_labelled_within_its_set(fitted: tuple[Run, list[Path], list[str]], tmp_path: Path) -> None:

@@ -28,8 +28,7 @@ from oneof.learners.base import Predictions
 from oneof.runs.clean import CleanSummary
 from oneof.runs.decisions import DECISIONS
 from oneof.runs.file_sets import known_sets, supervision_columns
-from oneof.runs.fit_files import FILE_COLUMN, ROW_COLUMN
-from oneof.runs.fit_spec import TABLE
+from oneof.runs.fit_spec import FILE_COLUMN, ROW_COLUMN, TABLE
 from oneof.runs.folder import Run, fingerprint
 from oneof.runs.predict_files import ORIGIN, PredictJob, Step, jobs_for_files
 from oneof.runs.predictor import append_columns, batch_size

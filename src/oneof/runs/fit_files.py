@@ -30,7 +30,7 @@ from oneof.ensemble.pipeline import fit
 from oneof.learners.base import Resources
 from oneof.learners.config import FitConfig
 from oneof.runs.file_sets import known_sets, supervision_columns
-from oneof.runs.fit_spec import FILES, TABLE, FitSpec
+from oneof.runs.fit_spec import FILE_COLUMN, FILES, ROW_COLUMN, TABLE, FitSpec
 from oneof.runs.fit_table import RunOptions, fit_table
 from oneof.runs.folder import Run, write_json
 from oneof.runs.read_dataset import dataset_from_table
@@ -42,8 +42,6 @@ from oneof.storage.settings import first_difference, to_serializable
 from oneof.storage.strict_json import parse_json
 from oneof.training.processes import current_group
 
-FILE_COLUMN = "oneof.file"  # of the sample: the number of the file that a row is from
-ROW_COLUMN = "oneof.row"  # and its number there
 N_EVAL = 10_000  # rows that score the quick fits
 FIRST_SIZE = 2_500  # rows of the first quick fit; each next one has twice as many
 MAX_SAMPLED_ROWS = 100_000  # of the files, unless the user says how many

@@ -33,6 +33,8 @@ _CHECKSUMS = {  # keys of a spec that hold one, and of which file
 }
 LOCK = "lock"  # in the checkpoint: held while a process is at work
 TABLE = "table.parquet"  # in a run of many files: the rows that are learned from
+FILE_COLUMN = "oneof.file"  # of that table: the number of the file that a row is from
+ROW_COLUMN = "oneof.row"  # and its number there
 FILES = "files.json"  # in a run of many files: their names, and how the rows were chosen
 
 

@@ -22,7 +22,16 @@ from oneof.methods import METHODS
 from oneof.purify import PURIFY
 from oneof.runs.decisions import Log
 from oneof.runs.file_sets import supervision_columns
-from oneof.runs.fit_spec import LOCK, FitSpec, check_run_folder, describe_spec, resolve_image_mode, store_spec
+from oneof.runs.fit_spec import (
+    FILE_COLUMN,
+    LOCK,
+    ROW_COLUMN,
+    FitSpec,
+    check_run_folder,
+    describe_spec,
+    resolve_image_mode,
+    store_spec,
+)
 from oneof.runs.folder import Run, fingerprint, read_sample
 from oneof.runs.read_dataset import (
     TableWithVotes,
@@ -230,6 +239,9 @@ def prepare_run(
     metadata["columns"] = column_metadata(table, data)
     if voted is not None:
         metadata["columns"].pop(CANDIDATES, None)  # made of the votes: the file has no such column
+    if files is not None:
+        for name in (FILE_COLUMN, ROW_COLUMN):  # of the sample alone
+            metadata["columns"].pop(name, None)
     if isinstance(data.features, np.memmap):  # every process opens the file itself
         data = replace(data, features=data.features[:1])
     return PreparedRun(data, config, metadata)
