@@ -42,6 +42,7 @@ def test_a_mistake_in_the_command_leaves_nothing_behind(table, tmp_path, capsys)
     code, words = said(capsys, "fit", table, "--out", tmp_path / "RUN")
     assert code == 2
     assert "column 'candidates' must be in" in words
+    assert "--candidates, or give a file of votes to oneof fit with --votes" in words
     assert not (tmp_path / "RUN").exists()
     run = fit_table(table, tmp_path / "RUN", FitSpec(ColumnRoles(candidates="labels"), config=FitConfig(SMALL)))
     assert run.purified.num_rows == 40

@@ -10,6 +10,9 @@ from oneof.storage.did_you_mean import did_you_mean
 PATCHES = "patches"  # an `image_model` that is learned from the images themselves
 SMALLEST_SIDE = 8  # pixels a side that images are read in, at least
 LARGEST_SIDE = 512  # at most, where a user asks for it
+_NAME_CANDIDATES = (
+    "Name the column of candidate labels with --candidates, or give a file of votes to oneof fit with --votes."
+)
 Kind = Literal["number", "date", "category", "text", "blank", "other"]  # what a column holds
 
 
@@ -109,7 +112,10 @@ def resolve_roles(kinds: Mapping[str, Kind], where: str, roles: ColumnRoles) -> 
     for name in named:
         if not name:
             continue
-        check_column(name, list(kinds), where)
+        remedy = ""
+        if name == roles.candidates:
+            remedy = _NAME_CANDIDATES
+        check_column(name, list(kinds), where, remedy)
         if name in assigned:
             raise ValueError(f"a column must have one role; {where}, column {name!r} was given two. Name it once.")
         assigned.append(name)
