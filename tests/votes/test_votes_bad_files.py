@@ -203,6 +203,28 @@ def test_a_compressed_file_of_another_name_is_told(tmp_path: Path, name: str) ->
         read_votes(tmp_path / name)
 
 
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ([], "at least one row; the list has none"),
+        ([{"item": 1, "annotator": "a", "label": "x"}, 5], r"must be objects, as \{.*; element 1 is 5\."),
+        ({"item": 1}, r"a list for each column; 'item' holds 1\."),
+        ({"item": [1, 2], "annotator": ["a"]}, "one length; there are 2 in 'item', 1 in 'annotator'"),
+        ({"item": [1, "b"], "annotator": ["a", "b"]}, r"values of one type; .*'b'.*Convert them"),
+        ([{"item": 1}, {"item": "b"}], r"values of one type in all objects; .*'b'.*Convert them"),
+    ],
+)
+def test_bad_lists_and_objects_are_refused(source: object, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        read_votes(source)
+
+
+def test_the_columns_of_an_array_are_annotators_whatever_they_named() -> None:
+    votes = read_votes(np.array([["x", "y"], ["x", "y"]]))  # two columns without a label in common
+    assert votes.annotators == ["annotator 1", "annotator 2"]
+    assert votes.label.tolist() == [0, 1, 0, 1]
+
+
 def test_a_setting_that_is_none_is_refused_with_the_nearest() -> None:
     with pytest.raises(TypeError, match=r"got 'lable'\. Did you mean 'label'\?"):
         read_votes(FIXTURES / "long.csv", lable="answer")

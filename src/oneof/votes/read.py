@@ -46,7 +46,7 @@ from oneof.votes.records import (
     votes_key,
 )
 from oneof.votes.spelling import AS_WRITTEN, Spelling, read_map, read_taxonomy
-from oneof.votes.tables import VoteTable, check_ending, load_columns, place_of_record, read_records
+from oneof.votes.tables import EXAMPLE, VoteTable, check_ending, load_columns, place_of_record, read_records
 
 ITEM = "item"
 ANNOTATOR = "annotator"
@@ -263,6 +263,7 @@ def read_votes(source: Any, *, form: Form | None = None, report_unused: bool = T
     (['gpt', 'claude'], ['cat', 'dog'])
     """
     file = _with_settings(source, settings)
+    is_array = isinstance(source, np.ndarray) and source.ndim == 2
     if isinstance(source, (VotesFile, str, Path)):
         source = Path(file.path)
         check_ending(source)
@@ -270,6 +271,8 @@ def read_votes(source: Any, *, form: Form | None = None, report_unused: bool = T
         source = _as_table(source, file.item)
     if form is not None:
         file = replace(file, form=form)
+    if is_array and not file.columns:
+        file = replace(file, columns=tuple(source.column_names))
     spelling = file.spelling
     is_from_label_studio = file.form == "label-studio"
     if isinstance(source, Path) and (is_from_label_studio or (file.form is None and is_label_studio(source))):
@@ -316,10 +319,10 @@ def _read_columns_of_votes(
 
 def _as_table(source: Any, item: str) -> Any:
     """Return a list of objects, an object of lists or an array [items, annotators] as a table; a frame's index as the ids if no column has them."""
-    if isinstance(source, list) and source and all(isinstance(record, dict) for record in source):
-        return pa.Table.from_pylist(source)
+    if isinstance(source, list):
+        return _table_of_objects(source)
     if isinstance(source, dict):
-        return pa.table(source)
+        return _table_of_lists(source)
     if isinstance(source, np.ndarray) and source.ndim == 2:
         columns = {f"annotator {j + 1}": source[:, j].tolist() for j in range(source.shape[1])}
         return pa.table(columns)
@@ -332,6 +335,38 @@ def _as_table(source: Any, item: str) -> Any:
         if not has_ids and not is_default and not is_long and index.nlevels == 1:
             return source.rename_axis(item).reset_index()
     return source
+
+
+def _table_of_objects(records: list[Any]) -> pa.Table:
+    """Return a list of objects as a table; raise ValueError if it is none."""
+    for i, record in enumerate(records):
+        if not isinstance(record, dict):
+            got = f"element {i} is {shortened(repr(record))}"
+            raise ValueError(f"votes in a list must be objects, as {EXAMPLE}; {got}. Leave it out, or write it so.")
+    if not records:
+        raise ValueError("votes must have at least one row; the list has none.")
+    try:
+        return pa.Table.from_pylist(records)
+    except pa.ArrowException as error:
+        raise ValueError(
+            f"a key must have values of one type in all objects; {error}. Convert them, as by str()."
+        ) from error
+
+
+def _table_of_lists(columns: dict[Any, Any]) -> pa.Table:
+    """Return an object of lists as a table; raise ValueError if the lists do not make one."""
+    for name, values in columns.items():
+        if isinstance(values, str) or not hasattr(values, "__len__"):
+            got = f"{name!r} holds {shortened(repr(values))}"
+            raise ValueError(f"votes in an object must be a list for each column; {got}. Write it as a list.")
+    lengths = {str(name): len(values) for name, values in columns.items()}
+    if len(set(lengths.values())) > 1:
+        got = ", ".join(f"{length} in {name!r}" for name, length in lengths.items())
+        raise ValueError(f"columns of votes must have one length; there are {got}. Correct them.")
+    try:
+        return pa.table(columns)
+    except (pa.ArrowException, TypeError) as error:
+        raise ValueError(f"a column must have values of one type; {error}. Convert them, as by str().") from error
 
 
 def _check_columns(file: VotesFile, layout: Layout, names: list[str]) -> None:
