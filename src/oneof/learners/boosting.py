@@ -11,7 +11,7 @@ sets leave only chance to doubt, and is misled less where features predict which
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -61,6 +61,10 @@ class BoostedTrees:
             total += softmax(logits, axis=1)
         return total / np.float32(n_folds)
 
+    def with_origin(self, origin: NDArray[np.float64]) -> BoostedTrees:
+        """Return the trees for features from which `origin` [d] is to be subtracted."""
+        return replace(self, trees=replace(self.trees, origin=origin))
+
     def is_malformed(self, d: int, c: int) -> bool:
         """Return whether the arrays are not boosted trees over d features and c classes."""
         n_leaves, n_classes = self.steps.shape
@@ -82,18 +86,18 @@ class BoostingLearner:
         n, c = targets.sets.shape
         seed = context.config.seed
         origin = column_means(data.features)
-        x = (data.features - origin).astype(np.float32)
         jobs = []
         folds = list(cross_fit_splits(data.groups, self.config.folds, seed))
         for number, (train, _) in enumerate(folds):
             rows = train[: self.config.max_rows]
-            jobs.append(_Fold(x[rows], targets.sets[rows], self.config, (seed, number)))
+            x = (data.features[rows] - origin).astype(np.float32)
+            jobs.append(_Fold(x, targets.sets[rows], self.config, (seed, number)))
         boosted = context.resources.map(_boost, jobs)
 
         probabilities = np.zeros((n, c), dtype=np.float32)
-        for (_, held_out), one in zip(folds, boosted, strict=True):
-            probabilities[held_out] = one(x[held_out])
-        model = _merge(boosted, origin, self.name)
+        for (_, held_out), of_fold in zip(folds, boosted, strict=True):
+            probabilities[held_out] = of_fold.with_origin(origin)(data.features[held_out])
+        model = replace(_merge(boosted), kind=self.name).with_origin(origin)
         oof = Predictions.from_single_model(probabilities, context.evaluation_sets)
         return FittedLearner(self.name, model, oof, is_nested=True)
 
@@ -180,13 +184,12 @@ def newton_steps(leaf: IntArray, residuals: FloatArray, probabilities: FloatArra
     return np.asarray(np.clip(step, -MAX_STEP, MAX_STEP))
 
 
-def _merge(boosted: Sequence[BoostedTrees], origin: NDArray[np.float64], name: str) -> BoostedTrees:
-    """Return the boosted trees of all folds as one model, for features from which `origin` [d] is to be subtracted."""
+def _merge(boosted: Sequence[BoostedTrees]) -> BoostedTrees:
+    """Return the boosted trees of all folds as one model."""
     forests = []
-    n_leaves = np.cumsum([0, *(len(one.steps) for one in boosted)])
-    for one, (first, end) in zip(boosted, pairwise(n_leaves.tolist()), strict=True):
-        forests.append(one.trees.with_labels_from(first, classes=end))
-    merged = concatenate(forests).with_origin(origin)
-    steps = np.concatenate([one.steps for one in boosted])
-    start = np.concatenate([one.start for one in boosted])
-    return BoostedTrees(merged, steps, start, name)
+    n_leaves = np.cumsum([0, *(len(of_fold.steps) for of_fold in boosted)])
+    for of_fold, (first, end) in zip(boosted, pairwise(n_leaves.tolist()), strict=True):
+        forests.append(of_fold.trees.with_labels_from(first, classes=end))
+    steps = np.concatenate([of_fold.steps for of_fold in boosted])
+    start = np.concatenate([of_fold.start for of_fold in boosted])
+    return BoostedTrees(concatenate(forests), steps, start)

@@ -122,10 +122,6 @@ class Forest:
         is_leaf = self.right == 0
         return replace(self, feature=self.feature + np.where(is_leaf, np.int32(first), np.int32(0)), classes=classes)
 
-    def with_origin(self, origin: NDArray[np.float64]) -> Forest:
-        """Return the trees for features from which `origin` [d] is to be subtracted."""
-        return replace(self, origin=origin)
-
     def is_malformed(self, d: int, c: int) -> bool:
         """Return whether the arrays are not trees over d features and c classes in which every path ends."""
         nodes = len(self.right)
