@@ -12,7 +12,9 @@ from stages import context_for, make_dataset
 
 from oneof import PartialLabelClassifier
 from oneof.data.splits import cross_fit_splits
-from oneof.ensemble.stacking import HEDGED, weigh_ensemble
+from oneof.ensemble import stacking
+from oneof.ensemble.predictable_sets import Trust
+from oneof.ensemble.stacking import HEDGED
 from oneof.learners.base import FittedLearner, Predictions, Targets
 from oneof.learners.boosting import BoostingLearner, boost, hedged_targets, newton_steps
 from oneof.learners.config import BoostingConfig
@@ -141,7 +143,10 @@ def learner(name, probabilities, sets):
     return FittedLearner(name, None, Predictions.from_single_model(probabilities.astype(np.float32), sets))
 
 
-def test_hedged_boosting_predicts_alone_or_not_at_all():
+@pytest.mark.parametrize("explained", [True, False])
+def test_hedged_boosting_predicts_alone_or_not_at_all(monkeypatch, explained):
+    """Alone only where features predict the wrong labels in the sets, and it finds more of the sets than the others."""
+    monkeypatch.setattr(stacking, "estimate_trust", lambda data, labels: Trust(in_labels=0.9 if explained else 1.0))
     sets = np.eye(3, dtype=bool)[[0, 1, 2, 0]] | (np.arange(3) == 0)
     data = make_dataset(np.zeros((4, 2)), sets)
     context = context_for(data)
@@ -149,9 +154,10 @@ def test_hedged_boosting_predicts_alone_or_not_at_all():
     finds_four = np.eye(3)[[0, 1, 2, 0]]
 
     def weights(*learners):
-        return weigh_ensemble([learner(name, found, sets) for name, found in learners], data, context).tolist()
+        fitted = [learner(name, found, sets) for name, found in learners]
+        return stacking.weigh_ensemble(fitted, data, context).tolist()
 
-    assert weights(("networks", finds_three), (HEDGED, finds_four)) == [0.0, 1.0]
+    assert weights(("networks", finds_three), (HEDGED, finds_four)) == ([0.0, 1.0] if explained else [1.0, 0.0])
     assert weights(("networks", finds_four), (HEDGED, finds_four)) == [1.0, 0.0]
     assert weights(("networks", finds_four), (HEDGED, finds_three)) == [1.0, 0.0]
     assert weights(("networks", finds_three), ("boosting", finds_three)) == [0.5, 0.5]

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from oneof.data.dataset import BoolArray, Dataset, FloatArray
+from oneof.ensemble.predictable_sets import estimate_trust
 from oneof.ensemble.set_likelihood import likelihood_given_label
 from oneof.learners.base import Context, FittedLearner, Predictions
 from oneof.metrics import MEANS, criteria
@@ -31,10 +32,10 @@ def weigh_learners(learners: Sequence[FittedLearner], data: Dataset, context: Co
 def weigh_ensemble(learners: Sequence[FittedLearner], data: Dataset, context: Context) -> FloatArray:
     """Return the weight of each learner [k]; hedged boosting predicts alone or, if there are others, not at all.
 
-    It predicts alone if its best labels are in more of the held-out sets than those of the others' weighted mean. The true label is in
-    every set, a wrong one only in some. Where features predict which wrong labels are in the sets, learners that settle on such labels
-    confirm one another, and as they make the sets likely, their weights do not tell. Boosting that hedges neither settles nor sees the
-    labels of other learners. If it still finds more of the sets, the others are taken to have settled wrongly.
+    It predicts alone if features predict which wrong labels are in the sets, and its best labels are in more of the held-out sets than
+    those of the others' weighted mean. The others may then have settled on the mistakes in the sets. They confirm one another, and as
+    they make the sets likely, their weights do not tell. Boosting that hedges neither settles nor sees the labels of other learners; and
+    the true label is in every set, a wrong one only in some, so that who finds more of the sets is more often right.
     """
     is_hedged = np.array([learner.name == HEDGED for learner in learners])
     if is_hedged.all() or not is_hedged.any():
@@ -42,15 +43,21 @@ def weigh_ensemble(learners: Sequence[FittedLearner], data: Dataset, context: Co
     others = [learner for learner in learners if learner.name != HEDGED]
     weights = np.zeros(len(learners))
     weights[~is_hedged] = weigh_learners(others, data, context)
-    hedged = learners[int(is_hedged.argmax())].oof
     combined = combine_predictions(learners, weights)
+    hedged = learners[int(is_hedged.argmax())].oof
     rows = np.flatnonzero(combined.held_out & hedged.held_out)
     sets = context.evaluation_sets[rows]
-    n_found = sets[np.arange(len(rows)), combined.mean[rows].argmax(1)].sum()
-    n_found_by_hedged = sets[np.arange(len(rows)), hedged.mean[rows].argmax(1)].sum()
-    if n_found_by_hedged > n_found:
-        return is_hedged.astype(float)
-    return weights
+    if _count_found(hedged.mean[rows], sets) <= _count_found(combined.mean[rows], sets):
+        return weights
+    labels = np.where(data.candidates.mask, combined.mean, -1).argmax(1)
+    if estimate_trust(data, labels).in_labels == 1:
+        return weights
+    return is_hedged.astype(float)
+
+
+def _count_found(probabilities: FloatArray, candidates: BoolArray) -> int:
+    """Return in how many sets [n, c] the most probable label is."""
+    return int(candidates[np.arange(len(candidates)), probabilities.argmax(1)].sum())
 
 
 def combine_predictions(learners: Sequence[FittedLearner], weights: FloatArray) -> Predictions:
