@@ -27,7 +27,7 @@ def test_of_many_items_a_sample_chooses(monkeypatch: pytest.MonkeyPatch) -> None
     """The choice is made on SAMPLE items and holds for all; rows beyond MAX_REGRESSION_ROWS are left to their votes and the networks."""
     votes, x, truth = blobs(n=400)
     whole = vote_prior(x, votes, np.arange(400))
-    monkeypatch.setattr(module, "SAMPLE", 200)
+    monkeypatch.setattr(module, "MAX_TUNING_ITEMS", 200)
     monkeypatch.setattr(module, "MAX_REGRESSION_ROWS", 300)
     some = vote_prior(x, votes, np.arange(400))
     assert whole.evidence.neighbours is not None

@@ -78,5 +78,5 @@ def test_an_unknown_device_is_refused():
 def test_large_tables_are_weighed_by_a_sample(monkeypatch):
     p = np.random.default_rng(0).dirichlet(np.ones(4), size=400)
     whole = noisy_sets.probability_of_missing(p, MASK)
-    monkeypatch.setattr(noisy_sets, "SAMPLE", 200)
+    monkeypatch.setattr(noisy_sets, "MAX_SAMPLED_SETS", 200)
     assert np.abs(noisy_sets.probability_of_missing(p, MASK) - whole).mean() < 0.05

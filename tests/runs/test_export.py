@@ -21,7 +21,8 @@ from oneof.data.encode import Encoding
 from oneof.data.images import ImageSpec
 from oneof.data.with_ranks import fit_quantiles
 from oneof.ensemble.model import Model
-from oneof.learners.config import TreesConfig
+from oneof.learners.boosting import BoostingLearner
+from oneof.learners.config import BoostingConfig, TreesConfig
 from oneof.learners.kernel_ensemble import fit_kernels
 from oneof.learners.network_models import ImageNetworks, TableNetworks
 from oneof.learners.sklearn_classifier import SklearnLearner
@@ -45,6 +46,7 @@ TABLE = make_dataset(X, TARGETS.sets)
 CONTEXT = context_for(TABLE)
 LEARNERS = {
     "trees": lambda: TreeLearner(TreesConfig(count=20)).fit(TABLE, TARGETS, CONTEXT).model,
+    "boosting": lambda: BoostingLearner(BoostingConfig(rounds=20)).fit(TABLE, TARGETS, CONTEXT).model,
     "kernel": lambda: fit_kernels(TABLE, TARGETS.sets, ["feature", "both"], CONTEXT).learner(2, TARGETS.sets).model,
 }
 
@@ -114,7 +116,7 @@ def test_a_missing_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         export_model(model(), tmp_path / "m.onnx")
 
 
-@pytest.mark.parametrize("kinds", [("trees",), ("kernel",), ("networks", "trees", "kernel")])
+@pytest.mark.parametrize("kinds", [("trees",), ("boosting",), ("kernel",), ("networks", "trees", "boosting", "kernel")])
 def test_trees_and_kernels_are_exported(tmp_path: Path, kinds: tuple[str, ...]):
     runtime = pytest.importorskip("onnxruntime", reason="the extra 'export' is not installed")
     others = tuple(LEARNERS[kind]() for kind in kinds if kind in LEARNERS)

@@ -42,7 +42,7 @@ KEEL_HELD_BACK = KEEL[1::2]
 REAL = ("lost", "msrcv2", "birdsong")
 REAL_KIND = "real"
 CHOOSING_SEEDS = range(10)
-REPORTING_SEEDS = range(400, 410)
+REPORTING_SEEDS = range(400, 420)
 
 Floats = NDArray[np.floating[Any]]
 Mask = NDArray[np.bool_]

@@ -62,7 +62,7 @@ def adapt_settings(ensemble: EnsembleConfig, data: Dataset, *, train_on_gold: bo
     if data.are_pictures:
         return replace(ensemble, learners=("networks",), kernel=None)  # other learners cannot use single pixels
     n_rows = len(informative_rows(data, train_on_gold))
-    return ensemble.for_size(n_rows, len(data.classes)).for_width(data.features.shape[1])
+    return ensemble.for_size(n_rows, len(data.classes)).for_shape(n_rows, data.features.shape[1])
 
 
 def choose_device(data: Dataset, resources: Resources) -> torch.device:

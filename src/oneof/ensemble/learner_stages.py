@@ -11,8 +11,9 @@ import torch
 
 from oneof.data.dataset import BoolArray, Dataset, FloatArray, IntArray
 from oneof.ensemble.set_likelihood import choose_raw_set_temperature
-from oneof.ensemble.stacking import combine_within_sets, significantly_better, weigh_learners
-from oneof.learners.base import Context, FittedLearner, Learner, Predictions, Targets
+from oneof.ensemble.stacking import HEDGED, combine_within_sets, significantly_better, weigh_learners
+from oneof.learners.base import Context, FittedLearner, Predictions, Targets
+from oneof.learners.boosting import BoostingLearner
 from oneof.learners.config import NetworkConfig
 from oneof.learners.images import ImageLearner, plan_for_time, plan_images
 from oneof.learners.kernel import CrossFitScores, KernelScores
@@ -224,8 +225,8 @@ def fit_label_learners(
 ) -> LabelStage:
     """Fit trees and classifiers of the user's own on the targets.
 
-    "trees" and classifiers are fitted on the most probable label of each row, "set_trees" on the sets. The kernel is added if it is one of
-    the learners, or if there is no other.
+    "trees" and classifiers are fitted on the most probable label of each row, "set_trees" and boosted trees on the sets. The kernel is added
+    if it is one of the learners, or if there is no other.
     """
     config = context.config.ensemble
     kernel = kernels.learner
@@ -251,10 +252,10 @@ def fit_label_learners(
 
 def _tree_learners(
     data: Dataset, targets: Targets, fitted_before: list[FittedLearner], context: Context
-) -> list[Learner]:
-    """Return those of the two kinds of trees that are among the learners and affordable.
+) -> list[TreeLearner | BoostingLearner]:
+    """Return those kinds of trees that are among the learners and affordable.
 
-    The first few trees are grown to the end only if they get any weight beside the learners that were fitted before.
+    Forests are grown to the end only if their first few trees get any weight beside the learners that were fitted before.
     """
     config = context.config.ensemble
     shape = targets.soft_labels.shape
@@ -268,13 +269,17 @@ def _tree_learners(
         weights = weigh_learners([*fitted_before, FittedLearner("trees", None, oof)], data, context)
         return bool(weights[-1] > 0)
 
-    learners: list[Learner] = []
+    learners: list[TreeLearner | BoostingLearner] = []
     if "trees" in config.learners and config.trees.is_affordable(*shape):
         learners.append(TreeLearner(config.trees, is_useful))
     forest_config = config.set_trees.trees
     if "set_trees" in config.learners and forest_config.is_affordable(*shape) and not data.has_prior:
         grow = GrowOnSets(config.set_trees)
         learners.append(TreeLearner(forest_config, is_useful, grow, name="set_trees", is_nested=True))
+    boosting_configs = {"boosting": config.boosting, HEDGED: config.hedged_boosting}
+    for name, boosting_config in boosting_configs.items():
+        if name in config.learners and boosting_config.is_affordable(*shape) and not data.has_prior:
+            learners.append(BoostingLearner(boosting_config, name))
     return learners
 
 

@@ -14,6 +14,7 @@ from torch import Tensor
 from oneof.data.dataset import Dataset
 from oneof.data.encode import Encoding
 from oneof.learners.base import FittedLearner
+from oneof.learners.boosting import BoostedTrees
 from oneof.learners.forest import Forest
 from oneof.learners.kernel_ensemble import KernelEnsemble
 from oneof.learners.network_models import Networks, TableNetworks, probability_blocks
@@ -21,7 +22,7 @@ from oneof.learners.sklearn_classifier import SklearnModel
 from oneof.training.device import on_cpu
 
 ROUNDING = 1e-6  # of a sum of weights
-OtherModel = Forest | KernelEnsemble | SklearnModel
+OtherModel = Forest | BoostedTrees | KernelEnsemble | SklearnModel
 
 
 @dataclass(frozen=True)

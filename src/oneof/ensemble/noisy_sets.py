@@ -26,7 +26,7 @@ POWERS = (0.3, 0.5, 0.7, 1.0, 1.4, 2.0, 3.0)
 EM_ROUNDS = 30
 PSEUDO_ROWS = 2  # rows assumed to have a set with the truth, beside those that are there
 PSEUDO_ROWS_PER_SIZE = 10  # rows assumed to have the error rate of all sizes, beside those of a size
-SAMPLE = 50_000  # sets of a large table from which power and error rates are estimated
+MAX_SAMPLED_SETS = 50_000  # sets of a large table from which power and error rates are estimated
 NOISE_THRESHOLD = 0.3  # a set that misses the truth with this probability is not trained on
 # Below this mean probability the flagged sets are those of any hard table, and all are trained on.
 MIN_NOISE_RATE = 0.02
@@ -52,7 +52,7 @@ def probability_of_missing(predictions: FloatArray, candidates: BoolArray) -> Fl
     sets = candidates[informative]
     p = predictions[informative]
     odds = sizes / (classes - sizes)
-    sample = np.sort(np.random.default_rng(0).permutation(len(sizes))[:SAMPLE])
+    sample = np.sort(np.random.default_rng(0).permutation(len(sizes))[:MAX_SAMPLED_SETS])
     best = None
     for power in POWERS:
         inside = _mass_inside(p[sample], sets[sample], power)

@@ -34,7 +34,7 @@ LINEAR_INVERSE_TEMPERATURE = 6.0  # of linear regressions; a power is chosen lat
 SCALINGS = ("feature", "ranks", "both", "none")  # few, since each is tried with every model of the annotators
 MIN_LIKELIHOOD = 0.001  # of a row's largest: labels that nobody named and the votes find less likely are no candidates
 MIN_PRIOR = 1e-6
-SAMPLE = 5000  # items on which the settings are chosen
+MAX_TUNING_ITEMS = 5000  # items on which the settings are chosen
 MAX_REGRESSION_ROWS = 50_000
 HIDDEN = (256,)  # layers of networks that learn from votes; a second one was not tried there
 
@@ -249,14 +249,14 @@ def _fit_joint(x: NDArray[Any], votes: Votes, item: Integers, seed: int, n_silen
     """Fit annotators and features together; of many items a sample chooses, of many rows a sample is regressed on."""
     permutation = np.random.default_rng(seed).permutation
     n_items = len(votes.items)
-    if n_items <= SAMPLE:
+    if n_items <= MAX_TUNING_ITEMS:
         return join(votes, _regressions(x, item, n_items, SCALINGS), seed=seed, n_silent=n_silent)
     known = np.unique(item) if len(item) else np.arange(n_items)
-    sampled_items = np.sort(permutation(known)[:SAMPLE])
+    sampled_items = np.sort(permutation(known)[:MAX_TUNING_ITEMS])
     sampled_rows = np.flatnonzero(np.isin(item, sampled_items))
     position = np.searchsorted(sampled_items, item[sampled_rows])
     regressions = _regressions(x[sampled_rows], position, len(sampled_items), SCALINGS)
-    n_silent_sampled = round(n_silent * SAMPLE / n_items)
+    n_silent_sampled = round(n_silent * MAX_TUNING_ITEMS / n_items)
     scores = choose(votes.of_items(sampled_items), regressions, seed=seed, n_silent=n_silent_sampled)
     rows = np.sort(permutation(len(item))[:MAX_REGRESSION_ROWS])
     chosen_features = next(iter(scores)).features or ""

@@ -157,8 +157,8 @@ class Predictions(NamedTuple):
 class FittedLearner(NamedTuple):
     """A fitted learner: its model for new rows, and its predictions for rows that it was not trained on."""
 
-    name: str  # "networks", "linear", "trees", "set_trees", "kernel", or the class of a scikit-learn classifier
-    model: Any  # networks (`oneof.learners.network_models`), a forest, kernels, or a classifier of the user's own
+    name: str  # one of `oneof.learners.config.LEARNERS`, or the class of a scikit-learn classifier
+    model: Any  # networks (`oneof.learners.network_models`), a forest, boosted trees, kernels, or a classifier of the user's own
     oof: Predictions
     n_models: int = 1
     training: Fit | None = None  # of networks: history, removals, rows trained on
@@ -167,7 +167,7 @@ class FittedLearner(NamedTuple):
 
 
 class Learner(Protocol):
-    """A learner that can be fitted: NetworkLearner, ImageLearner, TreeLearner or SklearnLearner.
+    """A learner that can be fitted: NetworkLearner, ImageLearner, TreeLearner, BoostingLearner or SklearnLearner.
 
     The kernel is fitted by `oneof.learners.kernel_ensemble.fit_kernels`, since it also ranks the scalings.
     """

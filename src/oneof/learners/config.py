@@ -18,7 +18,7 @@ from oneof.purify import Pop, Purify
 from oneof.storage.did_you_mean import did_you_mean
 from oneof.training.optimize import SGD
 
-LEARNERS = ("networks", "linear", "trees", "set_trees", "kernel")
+LEARNERS = ("networks", "linear", "trees", "set_trees", "boosting", "hedged_boosting", "kernel")
 _LEARNER_CHOICES = f"some of {', '.join(LEARNERS)}, or scikit-learn classifiers with predict_proba"
 MAX_EPOCHS = 30
 MIN_EPOCHS = 5
@@ -26,6 +26,7 @@ MAX_ROW_EPOCHS = 1_200_000  # rows x epochs above which networks get fewer epoch
 MAX_CELL_EPOCHS = 150_000_000  # rows x classes x epochs, likewise
 MAX_BATCH = 256  # of large tables: with larger ones, 100,000 rows gave a worse model than 30,000, in as much time
 MAX_HIDDEN_COLUMNS = 4096  # above which networks have no hidden layers
+MIN_BOOSTING_ROWS = 1000  # below which boosting without a hedge gains nothing in the mean
 VIEWS = {"upright": "upright", "natural": "pop", "none": "plain"}
 """Augmentations of pictures by name, each with its recipe in `oneof.data.augment`."""
 
@@ -71,6 +72,24 @@ class SetTreesConfig:
 
 
 @dataclass(frozen=True)
+class BoostingConfig:
+    """Boosted trees on the sets themselves (`oneof.learners.boosting`)."""
+
+    rounds: int = 100  # trees one after the other, each with an output for every class
+    learning_rate: float = 0.1
+    max_leaf_nodes: int = 64
+    row_share: float = 0.6  # of the rows, drawn for each tree
+    hedge: float = 0.0  # share of the targets that stays spread evenly over the set
+    folds: int = 5
+    max_rows: int = 10_000  # that a fold is boosted on
+    max_cells: int = 200_000  # rows x classes above which nothing is boosted
+
+    def is_affordable(self, n: int, c: int) -> bool:
+        """Return whether n rows with c classes can be boosted on in reasonable time."""
+        return min(n, self.max_rows) * c <= self.max_cells
+
+
+@dataclass(frozen=True)
 class EnsembleConfig:
     """The learners of an ensemble and their settings."""
 
@@ -81,6 +100,8 @@ class EnsembleConfig:
     learners: tuple[Any, ...] = LEARNERS  # names, or scikit-learn classifiers
     trees: TreesConfig = TreesConfig()
     set_trees: SetTreesConfig = SetTreesConfig()
+    boosting: BoostingConfig = BoostingConfig()
+    hedged_boosting: BoostingConfig = BoostingConfig(max_leaf_nodes=16, hedge=0.5)
     # None: sets are not purified before training; the kernel then only ranks scalings, unless there are no networks
     kernel: KernelConfig | None = KernelConfig()  # noqa: RUF009 - frozen
     margin: float = 0.3  # by which another candidate must lead for a label to be removed before training
@@ -131,17 +152,24 @@ class EnsembleConfig:
         epochs = self.epochs or int(np.clip(affordable, MIN_EPOCHS, MAX_EPOCHS))
         return replace(self, batch_size=self.batch_size or even_batch, epochs=epochs)
 
-    def for_width(self, d: int) -> EnsembleConfig:
-        """Return the config for d columns; with very many, the default has no networks with hidden layers.
+    def for_shape(self, n: int, d: int) -> EnsembleConfig:
+        """Return the config with the learners that suit n rows and d columns. Learners that the user names are kept.
 
-        There a hidden layer takes most of the time, and linear models predict as well. Learners that the user names are kept.
+        With very many columns a hidden layer takes most of the time, and linear models predict as well.
 
-        >>> EnsembleConfig().for_width(10_000).learners
-        ('linear', 'trees', 'set_trees', 'kernel')
+        >>> EnsembleConfig().for_shape(5000, 10_000).learners
+        ('linear', 'trees', 'set_trees', 'boosting', 'hedged_boosting', 'kernel')
+        >>> EnsembleConfig().for_shape(500, 10).learners
+        ('networks', 'linear', 'trees', 'set_trees', 'hedged_boosting', 'kernel')
         """
-        if d <= MAX_HIDDEN_COLUMNS or self.learners != LEARNERS:
+        if self.learners != LEARNERS:
             return self
-        return replace(self, learners=tuple(name for name in LEARNERS if name != "networks"))
+        unsuited = set()
+        if d > MAX_HIDDEN_COLUMNS:
+            unsuited.add("networks")
+        if n < MIN_BOOSTING_ROWS:
+            unsuited.add("boosting")
+        return replace(self, learners=tuple(name for name in LEARNERS if name not in unsuited))
 
     def sampled_rows(self, n: int) -> dict[str, int]:
         """Return on how many of n rows each learner is fitted that is fitted on a sample only.
@@ -152,6 +180,8 @@ class EnsembleConfig:
         limits = {
             "trees": self.trees.max_rows,
             "set_trees": self.set_trees.trees.max_rows,
+            "boosting": self.boosting.max_rows,
+            "hedged_boosting": self.hedged_boosting.max_rows,
             "kernel": self.max_kernel_rows,
         }
         sampled = {}
@@ -201,7 +231,7 @@ class FitConfig:
     seed: int = 0  # of samples, folds and networks
 
 
-SETTINGS = (FitConfig, EnsembleConfig, ImageConfig, KernelConfig, TreesConfig, SetTreesConfig, SGD)
+SETTINGS = (FitConfig, EnsembleConfig, ImageConfig, KernelConfig, TreesConfig, SetTreesConfig, BoostingConfig, SGD)
 """Classes of settings that a run folder stores, and that `oneof fit --from` reads back."""
 
 

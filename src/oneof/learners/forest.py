@@ -59,6 +59,24 @@ class Forest:
             shares[start : start + block_size] = counts.view(len(block), -1).cpu().numpy() / trees
         return shares
 
+    def find_leaf_labels(self, x: NDArray[Any], device: Any = "cpu") -> NDArray[np.intp]:
+        """Return the label of the leaf that each row reaches in each tree, [n, trees]."""
+        centred = (x - self.origin).astype(np.float32)
+        n_trees = len(self.root)
+        if device == "cpu" and len(x) * n_trees > CPU_BLOCK:
+            labels = np.empty((len(x), n_trees), dtype=np.intp)
+            for i, (tree, label_of_node) in enumerate(self._compiled):
+                labels[:, i] = label_of_node[tree.apply(centred)]
+            return labels
+        right = torch.as_tensor(self.right, device=device)
+        feature = torch.as_tensor(self.feature, device=device)
+        threshold = torch.as_tensor(self.threshold, device=device)
+        row = torch.arange(len(x), device=device).repeat_interleave(n_trees)
+        first_node = torch.as_tensor(self.root, device=device).long().repeat(len(x))
+        features = torch.from_numpy(centred).to(device)
+        leaf = _find_leaves(right, feature, threshold, first_node, features, row)
+        return np.asarray(feature[leaf].view(len(x), n_trees).cpu().numpy(), dtype=np.intp)
+
     def _shares_by_sklearn(self, x: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return the same by scikit-learn's compiled trees, which are several times as fast for many rows."""
         shares = np.empty((len(x), self.classes), dtype=np.float32)
@@ -98,6 +116,11 @@ class Forest:
             threshold=self.threshold[start:end],
             root=self.root[first:last] - start,
         )
+
+    def with_labels_from(self, first: int, classes: int) -> Forest:
+        """Return the trees with `first` added to the label of every leaf."""
+        is_leaf = self.right == 0
+        return replace(self, feature=self.feature + np.where(is_leaf, np.int32(first), np.int32(0)), classes=classes)
 
     def is_malformed(self, d: int, c: int) -> bool:
         """Return whether the arrays are not trees over d features and c classes in which every path ends."""
@@ -163,10 +186,7 @@ def from_sklearn(tree: Any, labels: NDArray[Any], origin: NDArray[np.float64], c
     was grown to single rows.
     """
     leaf = tree.children_left < 0
-    rounded = tree.threshold.astype(np.float32)
-    rounded_down = np.nextafter(rounded, np.float32(-np.inf))
-    # Rounding up could move a row to the other side.
-    threshold = np.where(rounded > tree.threshold, rounded_down, rounded)
+    threshold = _round_down(tree.threshold)
     outputs = tree.value.reshape(len(tree.value), -1)  # of classifiers [nodes, 1, k], of regressors [nodes, k, 1]
     right = np.where(leaf, 0, tree.children_right)
     label, kept = _merge_leaves(right, labels[outputs.argmax(1)])
@@ -180,6 +200,50 @@ def from_sklearn(tree: Any, labels: NDArray[Any], origin: NDArray[np.float64], c
         origin=origin,
         classes=classes,
     )
+
+
+def with_numbered_leaves(tree: Any, origin: NDArray[np.float64], first: int) -> tuple[Forest, NDArray[np.intp]]:
+    """Return a fitted tree of scikit-learn as a forest of one whose leaves have the labels `first`, `first` + 1, ...
+
+    Also return the label of each of its nodes as scikit-learn numbers them; inner nodes have -1.
+    """
+    order = _depth_first(tree.children_left, tree.children_right)
+    new_number = np.empty(len(order), dtype=np.int32)
+    new_number[order] = np.arange(len(order))
+    is_leaf = tree.children_left < 0
+    label = np.where(is_leaf, first + np.cumsum(is_leaf) - 1, -1)
+    right = np.where(is_leaf, 0, new_number[tree.children_right])
+    forest = Forest(
+        right=right[order].astype(np.int32),
+        feature=np.where(is_leaf, label, tree.feature)[order].astype(np.int32),
+        threshold=np.where(is_leaf, np.float32(0), _round_down(tree.threshold))[order],
+        root=np.zeros(1, np.int32),
+        origin=origin,
+        classes=first + int(is_leaf.sum()),
+    )
+    return forest, label
+
+
+def _depth_first(left: NDArray[Any], right: NDArray[Any]) -> list[int]:
+    """Return the nodes of a tree in depth-first order; leaves have the left child -1.
+
+    >>> _depth_first(np.array([1, 3, -1, -1, -1]), np.array([2, 4, -1, -1, -1]))
+    [0, 1, 3, 4, 2]
+    """
+    order = []
+    waiting = [0]
+    while waiting:
+        node = waiting.pop()
+        order.append(node)
+        if left[node] >= 0:
+            waiting += [int(right[node]), int(left[node])]
+    return order
+
+
+def _round_down(threshold: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Return thresholds in single precision, none larger than before: rounding up could move a row to the other side."""
+    rounded = threshold.astype(np.float32)
+    return np.where(rounded > threshold, np.nextafter(rounded, np.float32(-np.inf)), rounded)
 
 
 def _merge_leaves(right: NDArray[Any], leaf_label: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
@@ -223,6 +287,7 @@ def concatenate(forests: Sequence[Forest]) -> Forest:
         feature=np.concatenate([forest.feature for forest in forests]),
         threshold=np.concatenate([forest.threshold for forest in forests]),
         root=np.concatenate(root),
+        classes=max(forest.classes for forest in forests),
     )
 
 

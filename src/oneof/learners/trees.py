@@ -124,7 +124,7 @@ class TreeLearner:
             grow_trees=self.grow,
             features=data.features,
             targets=targets,
-            origin=_origin(data.features),
+            origin=column_means(data.features),
             previous=previous,
             seed=seed,
             n_jobs=n_threads,
@@ -201,7 +201,7 @@ class _FoldGrower:
         return checksum.hexdigest()[:16]
 
 
-def _origin(features: NDArray[Any]) -> NDArray[np.float64]:
+def column_means(features: NDArray[Any]) -> NDArray[np.float64]:
     """Return the column means [d] of features in double precision, else zeros."""
     if features.dtype == np.float64:
         return np.asarray(features.mean(0, dtype=np.float64))

@@ -17,6 +17,7 @@ from oneof.data.encode import Encoding
 from oneof.data.notation import describe
 from oneof.data.table import Columns
 from oneof.ensemble.model import Model
+from oneof.learners.boosting import BoostedTrees
 from oneof.learners.forest import Forest
 from oneof.learners.kernel_ensemble import KernelEnsemble
 from oneof.learners.network_models import ImageNetworks, TableNetworks
@@ -241,6 +242,8 @@ def _example_features(model: Model, n: int = 64) -> NDArray[np.float32]:
         x = x + np.ptp(ranks.quantiles, axis=0) * rng.normal(0, 0.05, (n, d))
     elif isinstance(first, Forest):
         x = _draw_thresholds(first, n, d, rng)
+    elif isinstance(first, BoostedTrees):
+        x = _draw_thresholds(first.trees, n, d, rng)
     else:
         x = _draw_scaled(cast(TableNetworks, first), n, d, rng)
     return np.asarray(x, dtype=np.float32)

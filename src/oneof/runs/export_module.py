@@ -13,6 +13,7 @@ from oneof.data.encode import Encoding
 from oneof.data.patches import PatchParameters
 from oneof.data.with_ranks import FARTHEST, QuantileNormalizer
 from oneof.ensemble.model import Model
+from oneof.learners.boosting import BoostedTrees
 from oneof.learners.forest import Forest
 from oneof.learners.kernel_ensemble import KernelEnsemble
 from oneof.learners.network_models import ImageNetworks, TableNetworks
@@ -104,8 +105,8 @@ class _Networks(nn.Module):
         return torch.stack(probabilities).mean(0)
 
 
-def _forest_predictor(forest: Forest) -> Callable[[Tensor], Tensor]:
-    """Return a forest's prediction as gathers: one step per level of the deepest tree; a leaf leads to itself."""
+def _leaf_finder(forest: Forest) -> Callable[[Tensor], Tensor]:
+    """Return the label of each row's leaf in each tree, as gathers: one step per level of the deepest tree; a leaf leads to itself."""
     node_index = np.arange(len(forest.right))
     is_split = forest.right > 0
     left = torch.from_numpy(np.where(is_split, node_index + 1, node_index))
@@ -115,17 +116,44 @@ def _forest_predictor(forest: Forest) -> Callable[[Tensor], Tensor]:
     root = torch.from_numpy(forest.root.astype(np.int64))
     threshold = torch.from_numpy(forest.threshold)
     origin = torch.from_numpy(forest.origin).float()
-    one_hot = torch.eye(forest.classes)
     depth = _depth(forest)
 
-    def predict(x: Tensor) -> Tensor:
+    def find(x: Tensor) -> Tensor:
         centred = x - origin
         node = root.expand(x.shape[0], -1)
         for _ in range(depth):
             goes_left = centred.gather(1, feature[node]) <= threshold[node]
             node = torch.where(goes_left, left[node], right[node])
-        leaf_label = torch.where(right[node] == node, label[node], 0)
-        return one_hot[leaf_label].mean(1)
+        return torch.where(right[node] == node, label[node], 0)
+
+    return find
+
+
+def _forest_predictor(forest: Forest) -> Callable[[Tensor], Tensor]:
+    """Return a forest's prediction: the share of trees that predict each label."""
+    find_labels = _leaf_finder(forest)
+    one_hot = torch.eye(forest.classes)
+
+    def predict(x: Tensor) -> Tensor:
+        return one_hot[find_labels(x)].mean(1)
+
+    return predict
+
+
+def _boosting_predictor(boosted: BoostedTrees) -> Callable[[Tensor], Tensor]:
+    """Return the prediction of boosted trees: the mean over folds of the softmax of their summed steps."""
+    find_leaves = _leaf_finder(boosted.trees)
+    steps = torch.from_numpy(boosted.steps)
+    start = torch.from_numpy(boosted.start)
+    n_folds = len(start)
+
+    def predict(x: Tensor) -> Tensor:
+        leaves = find_leaves(x)
+        probabilities = []
+        for fold, leaves_of_fold in enumerate(leaves.chunk(n_folds, dim=1)):
+            logits = start[fold] + steps[leaves_of_fold].sum(1)
+            probabilities.append(logits.softmax(-1))
+        return torch.stack(probabilities).mean(0)
 
     return predict
 
@@ -191,6 +219,8 @@ class ExportModule(nn.Module):
         for learner in model.others:
             if isinstance(learner, Forest):
                 self.others.append(_forest_predictor(learner))
+            elif isinstance(learner, BoostedTrees):
+                self.others.append(_boosting_predictor(learner))
             else:
                 self.others.append(_kernel_predictor(cast(KernelEnsemble, learner)))
         self.shares = model.weights

@@ -24,6 +24,7 @@ from oneof.data.roles import LARGEST_SIDE, PATCHES, SMALLEST_SIDE
 from oneof.data.with_ranks import QuantileNormalizer
 from oneof.data.written import DATE_ORDERS
 from oneof.ensemble.model import Model, OtherModel
+from oneof.learners.boosting import BoostedTrees
 from oneof.learners.forest import Forest
 from oneof.learners.kernel_ensemble import KernelEnsemble, ScaledKernel
 from oneof.learners.network_models import ImageNetworks, TableNetworks
@@ -58,7 +59,7 @@ _METADATA = {
     "classes": [str],
     "encoding": _ENCODING,
     "members": [dict],  # of _TABLE_MEMBER or _PICTURE_MEMBER
-    "others": [{"trees", "set_trees", "kernel", "own"}],
+    "others": [{"trees", "set_trees", "boosting", "hedged_boosting", "kernel", "own"}],
     "shares": [NUMBER],
     "sharpness": NUMBER,
     "calibration": {"by": str, "reason": str, "rows": int, "accuracy": [[NUMBER]], "scores": [NUMBER]},
@@ -75,8 +76,16 @@ _MAX_SIZE = 2**31  # above which torch refuses a size by a message of many lines
 _ROUNDING = 1e-6  # by which a share may exceed 1
 _LARGEST = torch.finfo(torch.float32).max
 _FOREST_ARRAYS = ("right", "feature", "threshold", "root", "origin")
+_BOOSTING_ARRAYS = ("steps", "start")  # beside those of a forest
 _KERNEL_ARRAYS = ("shift", "scale", "landmarks", "coefficients", "mean", "gamma")
-_DTYPES = {"right": np.int32, "feature": np.int32, "threshold": np.float32, "root": np.int32}  # others: float64
+_DTYPES = {  # others: float64
+    "right": np.int32,
+    "feature": np.int32,
+    "threshold": np.float32,
+    "root": np.int32,
+    "steps": np.float32,
+    "start": np.float32,
+}
 
 
 def save_model(model: Model, folder: Path) -> None:
@@ -565,9 +574,14 @@ def _load_stack(
 
 
 def _learner_arrays(learner: OtherModel) -> Iterator[tuple[str, NDArray[Any]]]:
-    """Yield the names and arrays of a forest or a kernel regression."""
+    """Yield the names and arrays of a forest, boosted trees or a kernel regression."""
     if isinstance(learner, Forest):
         for name in _FOREST_ARRAYS:
+            yield name, getattr(learner, name)
+    if isinstance(learner, BoostedTrees):
+        for name in _FOREST_ARRAYS:
+            yield name, getattr(learner.trees, name)
+        for name in _BOOSTING_ARRAYS:
             yield name, getattr(learner, name)
     if isinstance(learner, KernelEnsemble):
         yield "knots", learner.ranks.quantiles.copy()
@@ -588,6 +602,8 @@ def _build_learner(
             return None
     if kind in ("trees", "set_trees"):
         return _build_forest(kind, arrays, d, c)
+    if kind in ("boosting", "hedged_boosting"):
+        return _build_boosted_trees(kind, arrays, d, c)
     return _build_kernel_ensemble(arrays, inverse_temperature, d, c)
 
 
@@ -607,6 +623,20 @@ def _build_forest(kind: str, arrays: dict[str, NDArray[Any]], d: int, c: int) ->
     if forest.is_malformed(d, c):
         return None
     return forest
+
+
+def _build_boosted_trees(kind: str, arrays: dict[str, NDArray[Any]], d: int, c: int) -> BoostedTrees | None:
+    """Return the boosted trees with these arrays, or None if they do not fit."""
+    if set(arrays) != {*_FOREST_ARRAYS, *_BOOSTING_ARRAYS}:
+        return None
+    if arrays["steps"].ndim != 2 or arrays["start"].ndim != 2:
+        return None
+    right, feature, threshold, root, origin = (arrays[name] for name in _FOREST_ARRAYS)
+    trees = Forest(right, feature, threshold, root, origin, classes=len(arrays["steps"]))
+    boosted = BoostedTrees(trees, arrays["steps"], arrays["start"], kind)
+    if boosted.is_malformed(d, c):
+        return None
+    return boosted
 
 
 def _build_kernel_ensemble(

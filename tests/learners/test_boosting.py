@@ -1,0 +1,181 @@
+"""Boosted trees that learn from candidate sets."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+from scipy.special import softmax
+from stages import context_for, make_dataset
+
+from oneof import PartialLabelClassifier
+from oneof.data.splits import cross_fit_splits
+from oneof.ensemble import stacking
+from oneof.ensemble.predictable_sets import Trust
+from oneof.ensemble.stacking import HEDGED
+from oneof.learners.base import FittedLearner, Predictions, Targets
+from oneof.learners.boosting import BoostingLearner, boost, hedged_targets, newton_steps
+from oneof.learners.config import BoostingConfig
+
+CONFIG = BoostingConfig(rounds=30, folds=3)
+
+
+def stripes(n=400, rate=0.3, seed=0):
+    """Rows whose class depends on two columns, with sets that hold each wrong label with the same chance."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, 4))
+    labels = 2 * (x[:, 0] > 0) + (x[:, 1] > 0)
+    sets = (rng.random((n, 4)) < rate) | (np.arange(4) == labels[:, None])
+    return x, labels, sets
+
+
+def fit_boosting(x, sets, config=CONFIG, n_jobs=None):
+    data = make_dataset(x, sets)
+    context = context_for(data)
+    context = context._replace(resources=replace(context.resources, n_jobs=n_jobs))
+    return BoostingLearner(config).fit(data, Targets.uniform(sets), context)
+
+
+def test_targets_without_a_hedge_are_the_gradient_of_the_log_likelihood_of_the_sets():
+    rng = np.random.default_rng(0)
+    logits = rng.normal(size=(20, 5))
+    sets = rng.random((20, 5)) < 0.5
+    sets[:, 0] = True
+    even = sets / sets.sum(1, keepdims=True)
+
+    def log_likelihood(logits):
+        return np.log((softmax(logits, axis=1) * sets).sum(1))
+
+    residuals = hedged_targets(softmax(logits, axis=1), sets, even, hedge=0.0) - softmax(logits, axis=1)
+    for j in range(5):
+        nudge = np.zeros(5)
+        nudge[j] = 1e-6
+        slope = (log_likelihood(logits + nudge) - log_likelihood(logits - nudge)) / 2e-6
+        np.testing.assert_allclose(residuals[:, j], slope, atol=1e-8)
+
+
+@pytest.mark.parametrize("hedge", [0.0, 0.5, 1.0])
+def test_targets_are_distributions_over_the_sets(hedge):
+    rng = np.random.default_rng(1)
+    sets = rng.random((30, 6)) < 0.4
+    sets[:, 2] = True
+    even = sets / sets.sum(1, keepdims=True)
+    probabilities = softmax(50 * rng.normal(size=(30, 6)), axis=1)  # some are zero on the whole set
+    targets = hedged_targets(probabilities, sets, even, hedge)
+    np.testing.assert_allclose(targets.sum(1), 1)
+    assert not targets[~sets].any()
+    if hedge == 1.0:
+        np.testing.assert_allclose(targets, even)
+
+
+def test_a_step_sums_over_the_rows_of_its_leaf():
+    rng = np.random.default_rng(2)
+    leaf = np.array([0, 1, 1, 0, 1])
+    probabilities = softmax(rng.normal(size=(5, 3)), axis=1)
+    residuals = np.eye(3)[[0, 1, 1, 0, 2]] - probabilities
+    steps = newton_steps(leaf, residuals, probabilities)
+    for number, j in product(range(2), range(3)):
+        rows = leaf == number
+        curvature = (probabilities * (1 - probabilities))[rows, j].sum() + 2 / 3
+        assert steps[number, j] == pytest.approx(2 / 3 * residuals[rows, j].sum() / curvature)
+
+
+def test_it_learns_the_labels_from_sets():
+    x, labels, sets = stripes()
+    x_new, labels_new, _ = stripes(seed=1)
+    fitted = fit_boosting(x, sets)
+    assert (fitted.oof.mean.argmax(1) == labels).mean() > 0.9
+    assert (fitted.model(x_new).argmax(1) == labels_new).mean() > 0.9
+
+
+def test_the_set_of_a_row_has_no_influence_on_its_own_prediction():
+    x, _, sets = stripes()
+    _, fold = cross_fit_splits(np.arange(len(x)), CONFIG.folds, seed=0)[0]
+    changed = sets.copy()
+    changed[fold] = ~changed[fold] | (np.arange(4) == 0)
+    before = fit_boosting(x, sets).oof.mean
+    after = fit_boosting(x, changed).oof.mean
+    np.testing.assert_array_equal(before[fold], after[fold])
+    assert (np.delete(before, fold, axis=0) != np.delete(after, fold, axis=0)).any()
+
+
+def test_the_model_is_the_mean_of_the_boosted_trees_of_the_folds():
+    x, _, sets = stripes()
+    model = fit_boosting(x, sets).model
+    origin = x.mean(0)
+    expected = []
+    for number, (train, _) in enumerate(cross_fit_splits(np.arange(len(x)), CONFIG.folds, seed=0)):
+        centred = (x - origin).astype(np.float32)
+        expected.append(boost(centred[train], sets[train], CONFIG, (0, number))(centred))
+    np.testing.assert_allclose(model(x), np.mean(expected, axis=0), atol=1e-6)
+
+
+def test_few_and_many_rows_are_predicted_alike():
+    """Few rows go through torch, many through scikit-learn's compiled trees."""
+    x, _, sets = stripes(n=3500)
+    model = fit_boosting(x, sets, BoostingConfig(rounds=30, folds=3)).model
+    together = model(x)
+    np.testing.assert_allclose(together[:50], model(x[:50]), atol=1e-6)
+    assert len(x) * 90 > 2**18 > 50 * 90
+
+
+def test_workers_change_nothing():
+    x, _, sets = stripes(n=120)
+    alone = fit_boosting(x, sets)
+    shared = fit_boosting(x, sets, n_jobs=2)
+    np.testing.assert_array_equal(alone.oof.mean, shared.oof.mean)
+    np.testing.assert_array_equal(alone.model(x), shared.model(x))
+
+
+def test_a_hedge_leaves_predictions_less_certain_and_no_worse_here():
+    x, labels, sets = stripes()
+    confidence = {}
+    for hedge in (0.0, 0.5):
+        probabilities = fit_boosting(x, sets, BoostingConfig(hedge=hedge, folds=3)).oof.mean
+        confidence[hedge] = probabilities.max(1).mean()
+        assert (probabilities.argmax(1) == labels).mean() > 0.9
+    assert confidence[0.5] < confidence[0.0] - 0.1
+
+
+def learner(name, probabilities, sets):
+    return FittedLearner(name, None, Predictions.from_single_model(probabilities.astype(np.float32), sets))
+
+
+@pytest.mark.parametrize("explained", [True, False])
+def test_hedged_boosting_predicts_alone_or_not_at_all(monkeypatch, explained):
+    """Alone only where features predict the wrong labels in the sets, and it finds more of the sets than the others."""
+    monkeypatch.setattr(stacking, "estimate_trust", lambda data, labels: Trust(in_labels=0.9 if explained else 1.0))
+    sets = np.eye(3, dtype=bool)[[0, 1, 2, 0]] | (np.arange(3) == 0)
+    data = make_dataset(np.zeros((4, 2)), sets)
+    context = context_for(data)
+    finds_three = np.eye(3)[[0, 1, 1, 0]]
+    finds_four = np.eye(3)[[0, 1, 2, 0]]
+
+    def weights(*learners):
+        fitted = [learner(name, found, sets) for name, found in learners]
+        return stacking.weigh_ensemble(fitted, data, context).tolist()
+
+    assert weights(("networks", finds_three), (HEDGED, finds_four)) == ([0.0, 1.0] if explained else [1.0, 0.0])
+    assert weights(("networks", finds_four), (HEDGED, finds_four)) == [1.0, 0.0]
+    assert weights(("networks", finds_four), (HEDGED, finds_three)) == [1.0, 0.0]
+    assert weights(("networks", finds_three), ("boosting", finds_three)) == [0.5, 0.5]
+    assert weights((HEDGED, finds_three)) == [1.0]
+
+
+def test_a_large_table_does_without():
+    config = BoostingConfig(max_cells=100)
+    assert config.is_affordable(25, 4)
+    assert not config.is_affordable(26, 4)
+    assert BoostingConfig().is_affordable(10**6, 20)  # it is boosted on a sample
+
+
+def test_it_can_be_named_alone(tmp_path):
+    x, labels, sets = stripes()
+    classifier = PartialLabelClassifier(learners="boosting", random_state=0).fit(x, sets)
+    assert classifier.model_.learners == {"boosting": 1.0}
+    assert (classifier.transduction_ == labels).mean() > 0.9
+    classifier.save(tmp_path / "run")
+    loaded = PartialLabelClassifier.from_run(tmp_path / "run")
+    np.testing.assert_array_equal(loaded.predict_proba(x), classifier.predict_proba(x))
