@@ -11,7 +11,18 @@ import pyarrow.parquet as pq
 import pytest
 from small_table import command
 
-from oneof.votes import alpha, annotator_agreement, at_least, dawid_skene, read_long, summarise, top_p, union, vaguest
+from oneof.votes import (
+    alpha,
+    annotator_agreement,
+    at_least,
+    dawid_skene,
+    read_long,
+    read_votes,
+    summarise,
+    top_p,
+    union,
+    vaguest,
+)
 from oneof.votes.policies import to_table
 from oneof.votes.streaming import Agreement, partition_votes, stream_dawid_skene, stream_votes
 
@@ -125,6 +136,15 @@ def test_a_vote_without_an_item_is_named(tmp_path: Path) -> None:
     pq.write_table(table, tmp_path / "votes.parquet")
     with pytest.raises(ValueError, match=r"'item' must hold a value.*votes\.parquet has none in row 1"):
         partition_votes([tmp_path / "votes.parquet"], tmp_path / "parts")
+
+
+@pytest.mark.parametrize("labels", [["cat", None, ""], [1.0, float("nan"), None]])
+def test_a_row_without_a_label_is_no_vote(tmp_path: Path, labels: list[object]) -> None:
+    table = pa.table({"item": ["a", "a", "b"], "annotator": ["x", "y", "x"], "label": labels})
+    pq.write_table(table, tmp_path / "votes.parquet")
+    (part,) = partition_votes([tmp_path / "votes.parquet"], tmp_path / "parts")
+    assert part.items.to_pylist() == read_votes(tmp_path / "votes.parquet").items.to_pylist() == ["a"]
+    assert part.annotators == ["x"]
 
 
 def test_votes_need_a_label(tmp_path: Path) -> None:

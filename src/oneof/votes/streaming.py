@@ -229,7 +229,7 @@ def _encode(
     item, annotator, label, *confidence = [columns[name] for name in names]
     for name, column in zip(names, (item, annotator, label, *confidence), strict=True):
         row = pc.index(pc.is_null(column, nan_is_null=True), True).as_py()
-        if row >= 0:
+        if row >= 0 and column is not label:  # a row without a label is no vote
             raise ValueError(
                 f"column {name!r} must hold a value in every row; {file} has none in row {first_row + row}. Fill or drop it."
             )
@@ -239,7 +239,7 @@ def _encode(
                 "Leave out --stream, or flatten the column."
             )
     with translate_arrow_errors(str(file)):
-        label = pc.cast(label, pa.string())
+        label = pc.if_else(pc.is_null(label, nan_is_null=True), "", pc.cast(label, pa.string()))
         annotator = pc.utf8_trim_whitespace(pc.cast(annotator, pa.string()))
     is_vote = pc.not_equal(label, "")
     vote_rows = pc.indices_nonzero(is_vote)
