@@ -273,6 +273,7 @@ def test_a_run_of_another_format_is_refused(run: Path) -> None:
         ("0.ranks", torch.zeros(2)),
         ("0.stranger", torch.zeros(1)),
         ("texts.9.foo", torch.zeros(1, dtype=torch.bfloat16)),
+        ("texts.9.foo", torch.zeros(1, dtype=torch.float8_e5m2)),
     ],
 )
 def test_tensors_of_other_shapes_are_refused_though_their_checksum_is_right(

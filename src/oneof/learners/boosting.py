@@ -66,12 +66,16 @@ class BoostedTrees:
         return replace(self, trees=replace(self.trees, origin=origin))
 
     def is_malformed(self, d: int, c: int) -> bool:
-        """Return whether the arrays are not boosted trees over d features and c classes."""
-        n_leaves, n_classes = self.steps.shape
+        """Return whether the arrays are not boosted trees over d features and c classes, or their logits may overflow."""
+        n_leaves = len(self.steps)
         n_folds = len(self.start)
-        if n_classes != c or self.start.shape != (n_folds, c) or n_folds == 0:
+        if self.steps.shape != (n_leaves, c) or self.start.shape != (n_folds, c) or n_folds == 0:
             return True
-        return len(self.trees.root) % n_folds != 0 or self.trees.is_malformed(d, n_leaves)
+        if self.trees.is_malformed(d, n_leaves) or len(self.trees.root) % n_folds != 0:
+            return True
+        rounds = len(self.trees.root) // n_folds
+        largest_logit = float(np.abs(self.start).max()) + rounds * float(np.abs(self.steps).max())
+        return largest_logit > float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True)
