@@ -347,6 +347,30 @@ def test_values_of_other_kinds_are_refused_or_work(run: Path, wrong: object) -> 
             (run / file).write_text(before)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda tensor: tensor.flatten()[0],
+        lambda tensor: tensor[:0],
+        lambda tensor: tensor[1:],
+        lambda tensor: torch.cat([tensor, tensor]),
+        lambda tensor: tensor[None],
+        lambda tensor: tensor.bfloat16(),
+    ],
+)
+def test_tensors_that_were_cut_repeated_or_rounded_are_refused(
+    run: Path, change: Callable[[torch.Tensor], torch.Tensor]
+) -> None:
+    tensors = load((run / "model.safetensors").read_bytes())
+    assert {name.split(".")[0] for name in tensors} >= {"0", "trees", "kernel"}
+    for name, tensor in tensors.items():
+        content = save({**tensors, name: change(tensor).clone()})
+        (run / "model.safetensors").write_bytes(content)
+        edit(run / "model.json", lambda facts: facts.update(sha256=hashlib.sha256(content).hexdigest()))  # noqa: B023
+        with pytest.raises(ValueError, match=r"model\.json must describe model\.safetensors"):
+            _ = Run.open(run).model
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e300])
 def test_weights_that_are_not_finite_in_float32_are_refused(run: Path, value: float) -> None:
     tensors = load((run / "model.safetensors").read_bytes())

@@ -21,7 +21,7 @@ from torch import Tensor
 from oneof.data.encode import Encoding
 from oneof.data.patches import ARRAYS, GRID, patch_side
 from oneof.data.roles import LARGEST_SIDE, PATCHES, SMALLEST_SIDE
-from oneof.data.with_ranks import QuantileNormalizer
+from oneof.data.with_ranks import N_QUANTILES, QuantileNormalizer
 from oneof.data.written import DATE_ORDERS
 from oneof.ensemble.model import Model, OtherModel
 from oneof.learners.boosting import BoostedTrees
@@ -517,7 +517,7 @@ def _build_table_networks(
     width = description["inputs"]
     n_features = d
     if quantiles is not None:
-        if quantiles.dim() != 2 or d not in quantiles.shape or not quantiles.is_floating_point():
+        if quantiles.shape != (N_QUANTILES, d) or quantiles.dtype not in (torch.float32, torch.float64):
             return None
         n_features = 2 * d
     if width != n_features:
@@ -648,7 +648,7 @@ def _build_kernel_ensemble(
     names = {"knots"}
     for i in range(n_kernels):
         names.update(f"{i}.{name}" for name in _KERNEL_ARRAYS)
-    if n_kernels == 0 or set(arrays) != names or arrays["knots"].shape[1:] != (d,):
+    if n_kernels == 0 or set(arrays) != names or arrays["knots"].shape != (N_QUANTILES, d):
         return None
     kernels = []
     for i in range(n_kernels):
