@@ -50,12 +50,12 @@ def test_targets_without_a_hedge_are_the_gradient_of_the_log_likelihood_of_the_s
     logits = rng.normal(size=(20, 5))
     sets = rng.random((20, 5)) < 0.5
     sets[:, 0] = True
-    even = sets / sets.sum(1, keepdims=True)
+    uniform = sets / sets.sum(1, keepdims=True)
 
     def log_likelihood(logits):
         return np.log((softmax(logits, axis=1) * sets).sum(1))
 
-    residuals = hedged_targets(softmax(logits, axis=1), sets, even, hedge=0.0) - softmax(logits, axis=1)
+    residuals = hedged_targets(softmax(logits, axis=1), sets, uniform, hedge=0.0) - softmax(logits, axis=1)
     for j in range(5):
         nudge = np.zeros(5)
         nudge[j] = 1e-6
@@ -68,13 +68,13 @@ def test_targets_are_distributions_over_the_sets(hedge):
     rng = np.random.default_rng(1)
     sets = rng.random((30, 6)) < 0.4
     sets[:, 2] = True
-    even = sets / sets.sum(1, keepdims=True)
+    uniform = sets / sets.sum(1, keepdims=True)
     probabilities = softmax(50 * rng.normal(size=(30, 6)), axis=1)  # some are zero on the whole set
-    targets = hedged_targets(probabilities, sets, even, hedge)
+    targets = hedged_targets(probabilities, sets, uniform, hedge)
     np.testing.assert_allclose(targets.sum(1), 1)
     assert not targets[~sets].any()
     if hedge == 1.0:
-        np.testing.assert_allclose(targets, even)
+        np.testing.assert_allclose(targets, uniform)
 
 
 def test_a_step_sums_over_the_rows_of_its_leaf():
