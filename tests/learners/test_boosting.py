@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import shutil
 from dataclasses import replace
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from safetensors.torch import load, save
 from scipy.special import softmax
 from stages import context_for, make_dataset
 
@@ -18,6 +24,7 @@ from oneof.ensemble.stacking import HEDGED
 from oneof.learners.base import FittedLearner, Predictions, Targets
 from oneof.learners.boosting import BoostingLearner, boost, hedged_targets, newton_steps
 from oneof.learners.config import BoostingConfig
+from oneof.runs.stored_model import checksum, load_model
 
 CONFIG = BoostingConfig(rounds=30, folds=3)
 
@@ -43,12 +50,12 @@ def test_targets_without_a_hedge_are_the_gradient_of_the_log_likelihood_of_the_s
     logits = rng.normal(size=(20, 5))
     sets = rng.random((20, 5)) < 0.5
     sets[:, 0] = True
-    even = sets / sets.sum(1, keepdims=True)
+    uniform = sets / sets.sum(1, keepdims=True)
 
     def log_likelihood(logits):
         return np.log((softmax(logits, axis=1) * sets).sum(1))
 
-    residuals = hedged_targets(softmax(logits, axis=1), sets, even, hedge=0.0) - softmax(logits, axis=1)
+    residuals = hedged_targets(softmax(logits, axis=1), sets, uniform, hedge=0.0) - softmax(logits, axis=1)
     for j in range(5):
         nudge = np.zeros(5)
         nudge[j] = 1e-6
@@ -61,13 +68,13 @@ def test_targets_are_distributions_over_the_sets(hedge):
     rng = np.random.default_rng(1)
     sets = rng.random((30, 6)) < 0.4
     sets[:, 2] = True
-    even = sets / sets.sum(1, keepdims=True)
+    uniform = sets / sets.sum(1, keepdims=True)
     probabilities = softmax(50 * rng.normal(size=(30, 6)), axis=1)  # some are zero on the whole set
-    targets = hedged_targets(probabilities, sets, even, hedge)
+    targets = hedged_targets(probabilities, sets, uniform, hedge)
     np.testing.assert_allclose(targets.sum(1), 1)
     assert not targets[~sets].any()
     if hedge == 1.0:
-        np.testing.assert_allclose(targets, even)
+        np.testing.assert_allclose(targets, uniform)
 
 
 def test_a_step_sums_over_the_rows_of_its_leaf():
@@ -171,6 +178,34 @@ def test_a_large_table_does_without():
     assert BoostingConfig().is_affordable(10**6, 20)  # it is boosted on a sample
 
 
+def test_tiny_tables_and_classes_of_no_set_are_predicted():
+    rng = np.random.default_rng(0)
+    singletons = np.eye(3, dtype=bool)
+    absent = singletons[rng.integers(2, size=40)]  # the third class is in no set
+    tables = [
+        (rng.normal(size=(2, 2)), singletons[:2]),
+        (np.ones((30, 2)), singletons[rng.integers(3, size=30)]),
+        (rng.normal(size=(40, 1)), np.eye(2, dtype=bool)[rng.integers(2, size=40)]),
+        (rng.normal(size=(40, 2)), np.ones((40, 3), dtype=bool)),
+        (rng.normal(size=(40, 2)), absent),
+    ]
+    for x, sets in tables:
+        fitted = fit_boosting(x, sets, BoostingConfig(rounds=10))
+        for probabilities in (fitted.oof.mean, fitted.model(x)):
+            np.testing.assert_allclose(probabilities.sum(1), 1, atol=1e-5)
+        assert fitted.model(x[:0]).shape == (0, sets.shape[1])
+        assert not fitted.model.is_malformed(x.shape[1], sets.shape[1])
+
+
+def test_small_differences_between_large_numbers_are_kept():
+    rng = np.random.default_rng(0)
+    labels = rng.integers(2, size=300)
+    x = 1e12 + labels[:, None] + 0.1 * rng.normal(size=(300, 1))
+    fitted = fit_boosting(x, np.eye(2, dtype=bool)[labels])
+    assert (fitted.oof.mean.argmax(1) == labels).all()
+    assert (fitted.model(x).argmax(1) == labels).all()
+
+
 def test_it_can_be_named_alone(tmp_path):
     x, labels, sets = stripes()
     classifier = PartialLabelClassifier(learners="boosting", random_state=0).fit(x, sets)
@@ -179,3 +214,42 @@ def test_it_can_be_named_alone(tmp_path):
     classifier.save(tmp_path / "run")
     loaded = PartialLabelClassifier.from_run(tmp_path / "run")
     np.testing.assert_array_equal(loaded.predict_proba(x), classifier.predict_proba(x))
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory):
+    x, _, sets = stripes(n=60)
+    folder = tmp_path_factory.mktemp("boosted") / "run"
+    PartialLabelClassifier(learners="boosting", random_state=0).fit(x, sets).save(folder)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("start", lambda start: start[:0]),
+        ("start", lambda start: start[:3]),
+        ("start", lambda start: start[0]),
+        ("start", lambda start: start[:, :2]),
+        ("start", lambda start: start.bfloat16()),
+        ("steps", lambda steps: steps[:, :2]),
+        ("steps", lambda steps: steps[:-1]),
+        ("steps", lambda steps: steps[:0]),
+        ("steps", lambda steps: steps[0, 0]),
+        ("steps", lambda steps: torch.full_like(steps, 1e38)),  # their sum overflows
+        ("root", lambda root: root[0]),
+        ("root", lambda root: root[:-1]),
+    ],
+)
+def test_stored_arrays_that_are_no_boosted_trees_are_refused(stored, tmp_path, name, change):
+    run = Path(shutil.copytree(stored, tmp_path / "run"))
+    tensors = load((run / "model.safetensors").read_bytes())
+    key = f"boosting.{name}"
+    content = save({**tensors, key: change(tensors[key]).clone()})
+    (run / "model.safetensors").write_bytes(content)
+    metadata = json.loads((run / "model.json").read_text())
+    metadata["sha256"] = hashlib.sha256(content).hexdigest()
+    metadata["checksum"] = checksum(metadata)
+    (run / "model.json").write_text(json.dumps(metadata))
+    with pytest.raises(ValueError, match=r"model\.json must describe model\.safetensors"):
+        load_model(run)

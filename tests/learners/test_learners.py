@@ -203,6 +203,17 @@ def test_one_group_alone_is_learned_from():
         ("root", lambda a: a + 10**6),
         ("threshold", lambda a: a[1:]),
         ("origin", lambda a: a[1:]),
+        ("right", lambda a: a[0]),
+        ("feature", lambda a: a[:, None]),
+        ("threshold", lambda a: a[:, None]),
+        ("root", lambda a: a[None]),
+        ("root", lambda a: a[0]),
+        ("root", lambda a: a[1:]),  # the first nodes belong to no tree
+        ("root", lambda a: a[::-1]),
+        (
+            "root",
+            lambda a: np.insert(a, 1, 1),
+        ),  # the first tree ends at its root, whose right child is a node of the second
     ],
 )
 def test_arrays_that_are_no_trees_are_known(part, change):

@@ -273,6 +273,7 @@ def test_a_run_of_another_format_is_refused(run: Path) -> None:
         ("0.ranks", torch.zeros(2)),
         ("0.stranger", torch.zeros(1)),
         ("texts.9.foo", torch.zeros(1, dtype=torch.bfloat16)),
+        ("texts.9.foo", torch.zeros(1, dtype=torch.float8_e5m2)),
     ],
 )
 def test_tensors_of_other_shapes_are_refused_though_their_checksum_is_right(
@@ -344,6 +345,30 @@ def test_values_of_other_kinds_are_refused_or_work(run: Path, wrong: object) -> 
             with suppress(ValueError):
                 read_all(run)
             (run / file).write_text(before)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda tensor: tensor.flatten()[0],
+        lambda tensor: tensor[:0],
+        lambda tensor: tensor[1:],
+        lambda tensor: torch.cat([tensor, tensor]),
+        lambda tensor: tensor[None],
+        lambda tensor: tensor.bfloat16(),
+    ],
+)
+def test_tensors_that_were_cut_repeated_or_rounded_are_refused(
+    run: Path, change: Callable[[torch.Tensor], torch.Tensor]
+) -> None:
+    tensors = load((run / "model.safetensors").read_bytes())
+    assert {name.split(".")[0] for name in tensors} >= {"0", "trees", "kernel"}
+    for name, tensor in tensors.items():
+        content = save({**tensors, name: change(tensor).clone()})
+        (run / "model.safetensors").write_bytes(content)
+        edit(run / "model.json", lambda facts: facts.update(sha256=hashlib.sha256(content).hexdigest()))  # noqa: B023
+        with pytest.raises(ValueError, match=r"model\.json must describe model\.safetensors"):
+            _ = Run.open(run).model
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e300])

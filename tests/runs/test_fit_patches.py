@@ -138,6 +138,10 @@ def change_filters(metadata: dict[str, Any], tensors: dict[str, torch.Tensor]) -
     tensors["patches.0.filters"] = tensors["patches.0.filters"][:, :, :2]
 
 
+def change_offset(metadata: dict[str, Any], tensors: dict[str, torch.Tensor]) -> None:
+    tensors["patches.0.offset"] = tensors["patches.0.offset"][0]
+
+
 def change_side(metadata: dict[str, Any], tensors: dict[str, torch.Tensor]) -> None:
     metadata["encoding"]["patches"][0]["side"] = 10**6
 
@@ -150,6 +154,7 @@ def remove_axes(metadata: dict[str, Any], tensors: dict[str, torch.Tensor]) -> N
     ("change", "why"),
     [
         (change_filters, "the patches there are others"),
+        (change_offset, "the patches there are others"),
         (change_side, "8 to 512 pixels a side"),
         (remove_axes, "the patches there are others"),
     ],

@@ -118,14 +118,18 @@ def _fit_on_all_ranks(
 
     rank = current_group(options.resources.n_jobs).rank
     try:
-        if files and not from_run:
-            run = fit_files(files, out, spec, options, sample)
-        elif file and not from_run:
-            run = fit_table(file, out, spec, options)
-        elif from_run and not file and spec == FitSpec():
+        if from_run:
+            if file or spec != FitSpec():
+                raise ValueError(
+                    f"--from must be without FILE and settings, which it takes from {from_run}; got others too. Leave them out."
+                )
             run = fit_again(from_run, out, options)
+        elif files:
+            run = fit_files(files, out, spec, options, sample)
+        elif file:
+            run = fit_table(file, out, spec, options)
         else:
-            raise ValueError("fit needs FILE, or --from RUN, which brings table and settings along. Give one of them.")
+            raise ValueError("fit needs FILE, or --from RUN. Give one of them.")
     except (ValueError, TypeError, OSError) as error:
         if rank == 0 or isinstance(error, ChildProcessError):  # rank 0 may be the process that died
             raise

@@ -71,7 +71,7 @@ class VoteOptions:
         return votes_file
 
     def _check_unused(self) -> None:
-        """Raise ValueError if an option that has no default is set."""
+        """Raise ValueError if an option is set; one with a default value, such as --label, looks the same if it is not."""
         options = {
             "--annotators": self.annotators,
             "--columns": self.columns,
@@ -115,13 +115,13 @@ class LearningOptions:
         network_settings = {}
         if self.settings is not None:
             network_settings = read_settings(self.settings)
-        rule = None
+        purify = None
         if self.purify:
-            rule = EnsembleConfig.purify
+            purify = EnsembleConfig.purify
         ensemble = make_ensemble_config(
             network_settings,
             self.method,
-            rule,
+            purify,
             self.learners or None,
             quick,
             n_networks=self.networks or EnsembleConfig.n_networks,

@@ -1,4 +1,4 @@
-"""Fit the learners of an ensemble in the order in which they need each other: kernel, networks, then trees and the user's classifiers."""
+"""Fit the learners of an ensemble in the order in which they need each other: kernel, networks, then trees, boosting and the user's classifiers."""
 
 from __future__ import annotations
 

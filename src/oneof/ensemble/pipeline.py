@@ -5,7 +5,8 @@
    agreement with the sets ranks the scalings; labels that another candidate clearly dominates are removed.
 3. Networks and linear models are trained on the sets, with the best scalings; trees and the user's own classifiers on the resulting soft
    labels; other trees, some of them boosted, on the sets alone. Every learner predicts rows that it was not trained on.
-4. Held-out sets weight the learners, or leave the prediction to boosting that hedges. The accuracy on new rows is estimated from held-out predictions.
+4. Held-out sets weight the learners, or choose hedged boosting alone (`oneof.ensemble.stacking`). The accuracy on new rows is estimated
+   from held-out predictions.
 5. The learners' weighted mean, and the votes where there are any, resolve the label of every row. Probabilities are lowered where sets
    seem to miss the true label, where features predict which wrong labels are in the sets, and where nothing was learned; probabilities
    of the input that features explain stay as they are. New rows are predicted no more confidently than rows whose set is known.
@@ -72,7 +73,7 @@ def fit_ensemble(data: Dataset, context: Context, evaluation_gold: IntArray) -> 
     else:
         fitted = fit_learners_on_rows(data, rows, np.flatnonzero(evaluation_gold != UNKNOWN), context)
 
-    # 4. The accuracy on new rows.
+    # The accuracy on new rows.
     predictions = combine_predictions(fitted.learners, fitted.weights).mask_unobserved(data.observed)
     eval_rows = fitted.eval_rows
     evaluated = HeldOutEval(

@@ -33,9 +33,9 @@ def weigh_ensemble(learners: Sequence[FittedLearner], data: Dataset, context: Co
     """Return the weight of each learner [k]; hedged boosting predicts alone or, if there are others, not at all.
 
     It predicts alone if features predict which wrong labels are in the sets, and its best labels are in more of the held-out sets than
-    those of the others' weighted mean. The others may then have settled on the mistakes in the sets. They confirm one another, and as
-    they make the sets likely, their weights do not tell. Boosting that hedges neither settles nor sees the labels of other learners; and
-    the true label is in every set, a wrong one only in some, so that who finds more of the sets is more often right.
+    those of the others' weighted mean. The others may then have settled on the same wrong labels, which the likelihood of the sets does
+    not show, since these labels are in the sets. Hedged boosting does not settle, and does not use labels of other learners. The true
+    label is in every set and a wrong one only in some, so predictions that lie in more of the sets are more often right.
     """
     is_hedged = np.array([learner.name == HEDGED for learner in learners])
     if is_hedged.all() or not is_hedged.any():
@@ -47,7 +47,7 @@ def weigh_ensemble(learners: Sequence[FittedLearner], data: Dataset, context: Co
     hedged = learners[int(is_hedged.argmax())].oof
     rows = np.flatnonzero(combined.held_out & hedged.held_out)
     sets = context.evaluation_sets[rows]
-    if _count_found(hedged.mean[rows], sets) <= _count_found(combined.mean[rows], sets):
+    if _count_covered(hedged.mean[rows], sets) <= _count_covered(combined.mean[rows], sets):
         return weights
     labels = np.where(data.candidates.mask, combined.mean, -1).argmax(1)
     if estimate_trust(data, labels).in_labels == 1:
@@ -55,8 +55,8 @@ def weigh_ensemble(learners: Sequence[FittedLearner], data: Dataset, context: Co
     return is_hedged.astype(float)
 
 
-def _count_found(probabilities: FloatArray, candidates: BoolArray) -> int:
-    """Return in how many sets [n, c] the most probable label is."""
+def _count_covered(probabilities: FloatArray, candidates: BoolArray) -> int:
+    """Return for how many rows the most probable label is a candidate."""
     return int(candidates[np.arange(len(candidates)), probabilities.argmax(1)].sum())
 
 

@@ -4,15 +4,14 @@ r"""Boost regression trees on candidate sets, without other learners.
     F  <-  F + eta T,   T a regression tree on q - p whose leaves take a Newton step
 
 Without a hedge, q - p is the gradient of log sum_{j in S} p_j, the log-likelihood of the sets, and boosting confirms its own guesses until it
-has settled on one label of each set. A hedge h keeps a share of the targets spread evenly over the set. Such boosting learns less where the
-sets leave only chance to doubt, and is misled less where features predict which wrong labels are in them.
+has settled on one label of each set. A hedge h keeps a share of the targets spread evenly over the set. Hedged boosting learns less where
+wrong labels are in the sets by chance, and is misled less where features predict which wrong labels are in them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,15 +28,15 @@ from oneof.learners.trees import column_means
 
 MAX_SPLIT_FEATURES = 32  # that a split compares, where there are more
 MAX_STEP = 4.0  # of a leaf, before it is multiplied by the learning rate
-MAX_LEAF_ROWS = 5  # that a leaf must hold in a table of many rows
-SMALLEST = 1e-3  # added to shares before their logarithm is taken
+MIN_LEAF_ROWS = 5  # from 500 rows on; below, a hundredth of the rows
+SMOOTHING = 1e-3  # added to the shares of the labels before their logarithm is taken
 
 
 @dataclass(frozen=True, eq=False)
 class BoostedTrees:
     """Boosted trees of several folds; predicts the folds' mean probability."""
 
-    trees: Forest  # of all folds, each with the same number; a leaf's label is its row of `steps`
+    trees: Forest  # of all folds, the same number for each; the label of a leaf is its row of `steps`
     steps: NDArray[np.float32]  # [leaves, c] what a leaf adds to the logits
     start: NDArray[np.float32]  # [folds, c] logits before the first tree
     kind: str = "boosting"  # name of the learner
@@ -54,24 +53,28 @@ class BoostedTrees:
         """Return probabilities [n, c] of rows that reach these leaves [n, trees]."""
         n_folds, c = self.start.shape
         total = np.zeros((len(leaves), c), dtype=np.float32)
-        for start, leaves_of_fold in zip(self.start, np.split(leaves, n_folds, axis=1), strict=True):
+        for start, fold_leaves in zip(self.start, np.split(leaves, n_folds, axis=1), strict=True):
             logits = np.tile(start, (len(leaves), 1))
-            for leaf in leaves_of_fold.T:
+            for leaf in fold_leaves.T:
                 logits += self.steps[leaf]
             total += softmax(logits, axis=1)
         return total / np.float32(n_folds)
 
     def with_origin(self, origin: NDArray[np.float64]) -> BoostedTrees:
-        """Return the trees for features from which `origin` [d] is to be subtracted."""
+        """Return the same trees with another origin [d], which is subtracted from features before they are compared."""
         return replace(self, trees=replace(self.trees, origin=origin))
 
     def is_malformed(self, d: int, c: int) -> bool:
-        """Return whether the arrays are not boosted trees over d features and c classes."""
-        n_leaves, n_classes = self.steps.shape
+        """Return whether the arrays are not boosted trees over d features and c classes, or their logits may overflow."""
+        n_leaves = len(self.steps)
         n_folds = len(self.start)
-        if n_classes != c or self.start.shape != (n_folds, c) or n_folds == 0:
+        if self.steps.shape != (n_leaves, c) or self.start.shape != (n_folds, c) or n_folds == 0:
             return True
-        return len(self.trees.root) % n_folds != 0 or self.trees.is_malformed(d, n_leaves)
+        if self.trees.is_malformed(d, n_leaves) or len(self.trees.root) % n_folds != 0:
+            return True
+        rounds = len(self.trees.root) // n_folds
+        largest_logit = float(np.abs(self.start).max()) + rounds * float(np.abs(self.steps).max())
+        return largest_logit > float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True)
@@ -82,38 +85,40 @@ class BoostingLearner:
     name: str = "boosting"
 
     def fit(self, data: Dataset, targets: Targets, context: Context) -> FittedLearner:
-        """Fit on the sets of the targets, whose soft labels are not used; no set has an influence on the predictions of its row."""
+        """Fit on the sets of the targets; their soft labels are not used. The set of a row has no influence on its own `oof`."""
         n, c = targets.sets.shape
         seed = context.config.seed
         origin = column_means(data.features)
-        jobs = []
         folds = list(cross_fit_splits(data.groups, self.config.folds, seed))
+        jobs = []
         for number, (train, _) in enumerate(folds):
             rows = train[: self.config.max_rows]
-            x = (data.features[rows] - origin).astype(np.float32)
-            jobs.append(_Fold(x, targets.sets[rows], self.config, (seed, number)))
-        boosted = context.resources.map(_boost, jobs)
+            jobs.append(_FoldJob(data.features, targets.sets, rows, origin, self.config, (seed, number)))
+        fold_models = context.resources.map(_boost_fold, jobs)
 
         probabilities = np.zeros((n, c), dtype=np.float32)
-        for (_, held_out), of_fold in zip(folds, boosted, strict=True):
-            probabilities[held_out] = of_fold.with_origin(origin)(data.features[held_out])
-        model = replace(_merge(boosted), kind=self.name).with_origin(origin)
+        for (_, held_out), fold_model in zip(folds, fold_models, strict=True):
+            probabilities[held_out] = fold_model(data.features[held_out])
+        model = replace(_merge(fold_models), kind=self.name)
         oof = Predictions.from_single_model(probabilities, context.evaluation_sets)
         return FittedLearner(self.name, model, oof, is_nested=True)
 
 
-class _Fold(NamedTuple):
-    """The rows outside of a fold, and how to boost on them."""
+class _FoldJob(NamedTuple):
+    """The rows to boost on for one fold, and how."""
 
-    x: NDArray[np.float32]  # [n, d]
+    features: NDArray[Any]  # [n, d] of all rows, which are copied one fold at a time
     sets: BoolArray  # [n, c]
+    rows: IntArray  # outside of the fold
+    origin: NDArray[np.float64]  # [d], subtracted before features are rounded to single precision
     config: BoostingConfig
     seed: tuple[int, ...]
 
 
-def _boost(fold: _Fold) -> BoostedTrees:
-    """Return the boosted trees of a fold."""
-    return boost(fold.x, fold.sets, fold.config, fold.seed)
+def _boost_fold(job: _FoldJob) -> BoostedTrees:
+    """Return the boosted trees of one fold."""
+    x = (job.features[job.rows] - job.origin).astype(np.float32)
+    return boost(x, job.sets[job.rows], job.config, job.seed).with_origin(job.origin)
 
 
 def boost(
@@ -130,38 +135,38 @@ def boost(
 
     n = len(sets)
     rng = np.random.default_rng(seed)
-    even = sets / sets.sum(1, keepdims=True)
-    start = np.log(even.mean(0) + SMALLEST)
+    uniform = sets / sets.sum(1, keepdims=True)
+    start = np.log(uniform.mean(0) + SMOOTHING)
     logits = np.tile(start, (n, 1))
-    n_drawn = min(n, max(10, int(config.row_share * n)))
+    sample_size = min(n, max(10, int(config.row_share * n)))
     origin = np.zeros(x.shape[1])
     trees = []
     steps = []
-    n_leaves = 0
+    n_leaves = 0  # of the trees so far
     for _ in range(config.rounds):
         probabilities = softmax(logits, axis=1)
-        residuals = hedged_targets(probabilities, sets, even, config.hedge) - probabilities
-        drawn = rng.permutation(n)[:n_drawn]
+        residuals = hedged_targets(probabilities, sets, uniform, config.hedge) - probabilities
+        sample = rng.permutation(n)[:sample_size]
         regressor = ExtraTreeRegressor(
             max_leaf_nodes=config.max_leaf_nodes,
             max_features=min(x.shape[1], MAX_SPLIT_FEATURES),
-            min_samples_leaf=int(np.clip(n // 100, 1, MAX_LEAF_ROWS)),
+            min_samples_leaf=int(np.clip(n // 100, 1, MIN_LEAF_ROWS)),
             random_state=int(rng.integers(2**31)),
         )
-        grown = regressor.fit(x[drawn], residuals[drawn]).tree_
+        grown = regressor.fit(x[sample], residuals[sample]).tree_
         tree, leaf_of_node = with_numbered_leaves(grown, origin, n_leaves)
         leaf = leaf_of_node[grown.apply(x)] - n_leaves
-        step = config.learning_rate * newton_steps(leaf[drawn], residuals[drawn], probabilities[drawn])
+        step = config.learning_rate * newton_steps(leaf[sample], residuals[sample], probabilities[sample])
         logits += step[leaf]
         trees.append(tree)
         steps.append(step)
         n_leaves = tree.classes
-    forest = concatenate(trees)
-    return BoostedTrees(forest, np.concatenate(steps).astype(np.float32), start[None].astype(np.float32))
+    all_steps = np.concatenate(steps).astype(np.float32)
+    return BoostedTrees(concatenate(trees), all_steps, start[None].astype(np.float32))
 
 
-def hedged_targets(probabilities: FloatArray, sets: BoolArray, even: FloatArray, hedge: float) -> FloatArray:
-    """Return the targets q [n, c]: probabilities within the set, mixed with a share that is spread evenly over it.
+def hedged_targets(probabilities: FloatArray, sets: BoolArray, uniform: FloatArray, hedge: float) -> FloatArray:
+    """Return the targets q [n, c]: probabilities within each set, mixed with the uniform distribution over it.
 
     >>> sets = np.array([[True, True, False]])
     >>> hedged_targets(np.array([[0.6, 0.2, 0.2]]), sets, sets / 2, hedge=0.5).round(3).tolist()
@@ -169,27 +174,30 @@ def hedged_targets(probabilities: FloatArray, sets: BoolArray, even: FloatArray,
     """
     within = np.where(sets, probabilities + np.finfo(np.float64).tiny, 0.0)
     within /= within.sum(1, keepdims=True)
-    return (1 - hedge) * within + hedge * even
+    return (1 - hedge) * within + hedge * uniform
 
 
 def newton_steps(leaf: IntArray, residuals: FloatArray, probabilities: FloatArray) -> FloatArray:
-    """Return the step of each leaf [leaves, c] for rows [n] in these leaves, by the second derivative of the softmax loss.
+    """Return the Newton step of the softmax loss [leaves, c] for each leaf, of rows [n] that lie in the leaves `leaf`.
 
-    It is drawn to zero as if by a few more rows.
+    The factor (c - 1) / c is that of LogitBoost (Friedman, Hastie and Tibshirani, 2000), whose logits sum to zero.
     """
     n, c = residuals.shape
     members = csr_array((np.ones(n), (leaf, np.arange(n))))
-    curvature = members @ (probabilities * (1 - probabilities)) + 2 / c
+    curvature = members @ (probabilities * (1 - probabilities))
+    curvature += 2 / c  # as of a few more rows with uniform probabilities, so that leaves of few rows take small steps
     step = (c - 1) / c * (members @ residuals) / curvature
     return np.asarray(np.clip(step, -MAX_STEP, MAX_STEP))
 
 
-def _merge(boosted: Sequence[BoostedTrees]) -> BoostedTrees:
+def _merge(fold_models: Sequence[BoostedTrees]) -> BoostedTrees:
     """Return the boosted trees of all folds as one model."""
     forests = []
-    n_leaves = np.cumsum([0, *(len(of_fold.steps) for of_fold in boosted)])
-    for of_fold, (first, end) in zip(boosted, pairwise(n_leaves.tolist()), strict=True):
-        forests.append(of_fold.trees.with_labels_from(first, classes=end))
-    steps = np.concatenate([of_fold.steps for of_fold in boosted])
-    start = np.concatenate([of_fold.start for of_fold in boosted])
+    n_leaves = 0  # of the folds so far
+    for model in fold_models:
+        end = n_leaves + len(model.steps)
+        forests.append(model.trees.with_labels_from(n_leaves, classes=end))
+        n_leaves = end
+    steps = np.concatenate([model.steps for model in fold_models])
+    start = np.concatenate([model.start for model in fold_models])
     return BoostedTrees(concatenate(forests), steps, start)

@@ -172,22 +172,23 @@ class EnsembleConfig:
         return replace(self, learners=tuple(name for name in LEARNERS if name not in unsuited))
 
     def sampled_rows(self, n: int) -> dict[str, int]:
-        """Return on how many of n rows each learner is fitted that is fitted on a sample only.
+        """Return on how many of n rows each learner is fitted that is fitted on a sample only; cross-fitted ones, for each fold.
 
-        >>> EnsembleConfig().sampled_rows(10_000)
+        >>> EnsembleConfig().sampled_rows(12_000)  # boosting leaves out a fold of 2,400 rows, and is fitted on all others
         {'kernel': 5000}
         """
-        limits = {
-            "trees": self.trees.max_rows,
-            "set_trees": self.set_trees.trees.max_rows,
-            "boosting": self.boosting.max_rows,
-            "hedged_boosting": self.hedged_boosting.max_rows,
-            "kernel": self.max_kernel_rows,
+        cross_fitted: dict[str, TreesConfig | BoostingConfig] = {
+            "trees": self.trees,
+            "set_trees": self.set_trees.trees,
+            "boosting": self.boosting,
+            "hedged_boosting": self.hedged_boosting,
         }
         sampled = {}
-        for name, limit in limits.items():
-            if limit < n:
-                sampled[name] = limit
+        for name, config in cross_fitted.items():
+            if config.max_rows < n - n // config.folds:
+                sampled[name] = config.max_rows
+        if self.max_kernel_rows < n:
+            sampled["kernel"] = self.max_kernel_rows
         return sampled
 
     def for_prior(self) -> EnsembleConfig:

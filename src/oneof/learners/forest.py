@@ -123,17 +123,23 @@ class Forest:
         return replace(self, feature=self.feature + np.where(is_leaf, np.int32(first), np.int32(0)), classes=classes)
 
     def is_malformed(self, d: int, c: int) -> bool:
-        """Return whether the arrays are not trees over d features and c classes in which every path ends."""
+        """Return whether the arrays are not trees over d features and c classes in which every path ends within its tree."""
+        if any(array.ndim != 1 for array in (self.right, self.feature, self.threshold, self.root)):
+            return True
         nodes = len(self.right)
         same_length = len(self.feature) == len(self.threshold) == nodes > 0
         if not same_length or self.origin.shape != (d,) or len(self.root) == 0:
             return True
+        tree_sizes = np.diff(self.root, append=nodes)
+        if self.root[0] != 0 or (tree_sizes <= 0).any():
+            return True
         inner = self.right > 0
         positions = np.arange(nodes)
         leads_ahead = self.right[inner] > positions[inner] + 1
-        if inner[-1] or not leads_ahead.all():
+        last_of_tree = np.repeat(self.root + tree_sizes - 1, tree_sizes)  # by node
+        if inner[last_of_tree].any() or not leads_ahead.all() or (self.right > last_of_tree).any():
             return True
-        for values, limit in ((self.right, nodes), (self.feature, np.where(inner, d, c)), (self.root, nodes)):
+        for values, limit in ((self.right, nodes), (self.feature, np.where(inner, d, c))):
             if ((values < 0) | (values >= limit)).any():
                 return True
         return False

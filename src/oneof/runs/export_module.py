@@ -106,7 +106,10 @@ class _Networks(nn.Module):
 
 
 def _leaf_finder(forest: Forest) -> Callable[[Tensor], Tensor]:
-    """Return the label of each row's leaf in each tree, as gathers: one step per level of the deepest tree; a leaf leads to itself."""
+    """Return a function from features [n, d] to the label of the leaf that each row reaches in each tree, [n, trees].
+
+    It takes one step of gathers per level of the deepest tree; a leaf leads to itself.
+    """
     node_index = np.arange(len(forest.right))
     is_split = forest.right > 0
     left = torch.from_numpy(np.where(is_split, node_index + 1, node_index))
@@ -130,7 +133,7 @@ def _leaf_finder(forest: Forest) -> Callable[[Tensor], Tensor]:
 
 
 def _forest_predictor(forest: Forest) -> Callable[[Tensor], Tensor]:
-    """Return a forest's prediction: the share of trees that predict each label."""
+    """Return a function from features [n, d] to the share of trees that predict each label, [n, c]."""
     find_labels = _leaf_finder(forest)
     one_hot = torch.eye(forest.classes)
 
@@ -141,7 +144,7 @@ def _forest_predictor(forest: Forest) -> Callable[[Tensor], Tensor]:
 
 
 def _boosting_predictor(boosted: BoostedTrees) -> Callable[[Tensor], Tensor]:
-    """Return the prediction of boosted trees: the mean over folds of the softmax of their summed steps."""
+    """Return a function from features [n, d] to the mean over folds of the softmax of start and summed steps, [n, c]."""
     find_leaves = _leaf_finder(boosted.trees)
     steps = torch.from_numpy(boosted.steps)
     start = torch.from_numpy(boosted.start)
@@ -172,7 +175,7 @@ def _depth(forest: Forest) -> int:
 
 
 def _kernel_predictor(regression: KernelEnsemble) -> Callable[[Tensor], Tensor]:
-    """Return the prediction of kernel regressions, averaged over their scalings of the features."""
+    """Return a function from features [n, d] to the mean prediction of kernel regressions over their scalings, [n, c]."""
     kernels: list[tuple[Any, ...]] = []
     for scaled_kernel in regression.kernels:
         landmarks, coefficients, mean = scaled_kernel.model[:3]

@@ -21,7 +21,7 @@ from torch import Tensor
 from oneof.data.encode import Encoding
 from oneof.data.patches import ARRAYS, GRID, patch_side
 from oneof.data.roles import LARGEST_SIDE, PATCHES, SMALLEST_SIDE
-from oneof.data.with_ranks import QuantileNormalizer
+from oneof.data.with_ranks import N_QUANTILES, QuantileNormalizer
 from oneof.data.written import DATE_ORDERS
 from oneof.ensemble.model import Model, OtherModel
 from oneof.learners.boosting import BoostedTrees
@@ -79,12 +79,12 @@ _FOREST_ARRAYS = ("right", "feature", "threshold", "root", "origin")
 _BOOSTING_ARRAYS = ("steps", "start")  # beside those of a forest
 _KERNEL_ARRAYS = ("shift", "scale", "landmarks", "coefficients", "mean", "gamma")
 _DTYPES = {  # others: float64
-    "right": np.int32,
-    "feature": np.int32,
-    "threshold": np.float32,
-    "root": np.int32,
-    "steps": np.float32,
-    "start": np.float32,
+    "right": torch.int32,
+    "feature": torch.int32,
+    "threshold": torch.float32,
+    "root": torch.int32,
+    "steps": torch.float32,
+    "start": torch.float32,
 }
 
 
@@ -174,7 +174,7 @@ def _is_within_float32(tensor: Tensor) -> bool:
     """Return whether the numbers of a tensor are finite, and do not become infinite in float32."""
     if not tensor.is_floating_point() or not tensor.numel():
         return True
-    low, high = tensor.aminmax()  # NaN if there is any
+    low, high = tensor.float().aminmax()  # NaN if there is any
     return bool(low >= -_LARGEST and high <= _LARGEST)
 
 
@@ -400,7 +400,7 @@ def _check_patch_tensors(encoding: dict[str, Any], tensors: dict[str, Tensor], p
     for i, column in enumerate(encoding.get("patches", [])):
         stored = [tensors.get(f"{i}.{name}", torch.empty(0)) for name in ARRAYS]
         filters, offset, mean, axes = stored
-        k = len(offset)
+        k = offset.numel()
         size = patch_side(column["side"])
         fits = (
             filters.shape == (k, column["channels"], size, size)
@@ -517,7 +517,7 @@ def _build_table_networks(
     width = description["inputs"]
     n_features = d
     if quantiles is not None:
-        if quantiles.dim() != 2 or d not in quantiles.shape or not quantiles.is_floating_point():
+        if quantiles.shape != (N_QUANTILES, d) or quantiles.dtype not in (torch.float32, torch.float64):
             return None
         n_features = 2 * d
     if width != n_features:
@@ -596,10 +596,11 @@ def _build_learner(
     kind: str, tensors: dict[str, Tensor], inverse_temperature: float, d: int, c: int
 ) -> OtherModel | None:
     """Return the learner that was stored, or None if the arrays do not fit its kind, d features and c classes."""
-    arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
-    for name, array in arrays.items():
-        if array.dtype != _DTYPES.get(name, np.float64):
+    arrays = {}
+    for name, tensor in tensors.items():
+        if tensor.dtype != _DTYPES.get(name, torch.float64):  # NumPy lacks some types of torch
             return None
+        arrays[name] = tensor.numpy()
     if kind in ("trees", "set_trees"):
         return _build_forest(kind, arrays, d, c)
     if kind in ("boosting", "hedged_boosting"):
@@ -647,12 +648,14 @@ def _build_kernel_ensemble(
     names = {"knots"}
     for i in range(n_kernels):
         names.update(f"{i}.{name}" for name in _KERNEL_ARRAYS)
-    if n_kernels == 0 or set(arrays) != names or arrays["knots"].shape[1:] != (d,):
+    if n_kernels == 0 or set(arrays) != names or arrays["knots"].shape != (N_QUANTILES, d):
         return None
     kernels = []
     for i in range(n_kernels):
         parts = [arrays[f"{i}.{name}"] for name in _KERNEL_ARRAYS]
         shift, scale, landmarks, coefficients, mean, gamma = parts
+        if landmarks.ndim != 2:
+            return None
         n_inputs = int((scale != 0).sum())
         n_landmarks = len(landmarks)
         shapes = [(2 * d,), (2 * d,), (n_landmarks, n_inputs), (n_landmarks, c), (c,), (1,)]

@@ -62,12 +62,12 @@ def fit(
     method, purify, network, training
         What is learned, whether POP purifies the sets, by which network, and how.
     views
-        How images are seen: with it x is uint8 [n, channels, height, width] and stays so on the device.
+        How images are augmented. With it x is uint8 [n, channels, height, width], on the device too.
     prior
-        How much votes speak for each label [n, c], such as counts; dense or SciPy sparse. Methods that weigh candidates weigh by
-        prior x posterior, and POP compares these products. None: the sets say all.
+        Evidence of votes for each label [n, c], such as counts; dense or SciPy sparse. Methods that weight candidates weight them by
+        prior x posterior, and POP compares these products. None: all labels of a set are equally likely before training.
     slack
-        With a prior: what a label counts that nobody named, in votes. 0: it cannot be right.
+        With a prior: number of votes that is assumed for a label that nobody named. 0: it cannot be right.
     labels
         True labels [n], for reporting; used by nothing else unless choose="oracle".
     choose
@@ -80,8 +80,8 @@ def fit(
     memory
         Bytes that a stack may take; more trials than fit are trained in several stacks. Default: half of what is free.
     checkpoint
-        A folder to save the run in, every so many seconds (`every`) and on Ctrl-C, once the step under way is done. The same
-        call resumes from it, wherever it was killed, and ends with the numbers of an uninterrupted run.
+        Folder in which the run is saved, every `every` seconds and on Ctrl-C, once the current step is done. The same call resumes
+        from it, wherever it was killed, and ends with the numbers of an uninterrupted run.
     n_jobs
         Number of processes. Trials are dealt out among them and give what one process gives, up to rounding. Where there are fewer trials
         on images than processes, these are the ranks of distributed data-parallel training: each owns a share of the rows with
@@ -170,8 +170,8 @@ def _fit(x: Any, candidates: Any, request: FitRequest, group: ProcessGroup) -> F
         ranks = group
     training = replace(request.training, batch=batch_of_rank(request.training.batch, ranks.size))
     stacks = _plan(request, training, features, mask.shape[2], device, ranks, group)
-    task = _FitInputs(request, training, features, mask, device, stacks, ranks, group.rank == 0)
-    fit_stack = partial(_fit_numbered_stack, task)
+    inputs = _FitInputs(request, training, features, mask, device, stacks, ranks, group.rank == 0)
+    fit_stack = partial(_fit_numbered_stack, inputs)
     if share_rows:  # all processes train every stack together
         fits = [fit_stack(number) for number in range(len(stacks))]
     else:
@@ -191,7 +191,7 @@ def _plan(
     """Check that the trials can be trained, and return them in stacks that fit in memory."""
     n = len(features)
     shape = tuple(features.shape[1:])
-    row_counts = _numbers_of_rows(request.trials, n)
+    row_counts = _row_counts(request.trials, n)
     check_rows(min(row_counts), ranks.size)
     check_memory(max(row_counts), n_classes, _min_bytes_per_label(request), device)
     network = _check_network(request, shape, n_classes, device)
@@ -205,35 +205,35 @@ def _plan(
     return plan_stacks(request.trials, bytes_per_trial, memory_limit, request.checkpoint, group)
 
 
-def _fit_numbered_stack(task: _FitInputs, number: int) -> Fit:
+def _fit_numbered_stack(inputs: _FitInputs, number: int) -> Fit:
     """Train the stack of this number."""
-    request = task.request
-    trials = task.stacks[number]
+    request = inputs.request
+    trials = inputs.stacks[number]
     data = make_training_data(
-        task.features,
-        _sets_of_stack(task.mask, task.stacks, number),
+        inputs.features,
+        _sets_of_stack(inputs.mask, inputs.stacks, number),
         trials,
         request.method,
         request.purify,
-        task.training,
+        inputs.training,
         request.views,
         request.labels,
-        task.device,
+        inputs.device,
         request.prior,
     )
     checkpointer = None
     if request.checkpoint:
-        checkpointer = _checkpointer(number, request, data, trials, task.ranks)
+        checkpointer = _checkpointer(number, request, data, trials, inputs.ranks)
     title = None
-    if task.shows_progress:
-        title = _title_of_stack(request.progress, number, len(task.stacks))
+    if inputs.shows_progress:
+        title = _title_of_stack(request.progress, number, len(inputs.stacks))
     gpus = []
-    if task.device.type == "cuda":
-        gpus.append(task.device)
+    if inputs.device.type == "cuda":
+        gpus.append(inputs.device)
     with torch.random.fork_rng(devices=gpus):
         # Modules such as dropout draw from torch's own generators.
-        torch.manual_seed(task.ranks.seed(trials[0].seed))
-        return _fit_stack(data.shared_with(task.ranks), trials, request, title, checkpointer)
+        torch.manual_seed(inputs.ranks.seed(trials[0].seed))
+        return _fit_stack(data.shared_with(inputs.ranks), trials, request, title, checkpointer)
 
 
 def _local_device(name: str | torch.device, group: ProcessGroup) -> torch.device:
@@ -245,8 +245,8 @@ def _local_device(name: str | torch.device, group: ProcessGroup) -> torch.device
     return device
 
 
-def _numbers_of_rows(trials: Sequence[Trial], n: int) -> set[int]:
-    """Return on how many of n rows trials are trained: a number for all of them, if they agree."""
+def _row_counts(trials: Sequence[Trial], n: int) -> set[int]:
+    """Return the numbers of rows, of n, that trials are trained on; a single number if they agree."""
     row_counts = set()
     for trial in trials:
         if trial.rows is None:
@@ -344,7 +344,7 @@ def _check_network(request: FitRequest, shape: tuple[int, ...], n_classes: int, 
 
 
 def _sees_single_batches(request: FitRequest) -> bool:
-    """Return whether a network ever sees a batch of one view, whose last one may be a single row."""
+    """Return whether a network is ever applied to batches of one view, of which the last may have a single row."""
     views = request.views
     one_view_at_a_time = views is None or views.count == 1 or not request.method.joint_forward
     return one_view_at_a_time or request.method.after_step or request.training.alters_input
