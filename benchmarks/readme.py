@@ -38,6 +38,7 @@ from oneof_paper.experiments import TABLES
 from oneof_paper.printed import printed
 
 ROOT = Path(__file__).parents[1]
+KEEL_SEEDS = range(405, 410)  # of the rows that are published; an earlier default was judged by others
 MARK = "<!-- {}: made by benchmarks/readme.py -->", "<!-- {}: end -->"
 MARKED = (
     "README.md", "docs/research/results.md", "docs/research/methods.md", "docs/research/findings.md", "docs/research/tries.md",
@@ -125,7 +126,7 @@ def made() -> dict[str, str]:
     on_images = read(ROOT / "results/images.jsonl")
     reported = report.reported(on_images)
     suite_rows = suite_report.published_rows(read(ROOT / "results/suite.jsonl"))
-    keel_rows = suite_report.published_rows(read(ROOT / "results/keel_tables.jsonl"))
+    keel_rows = [row for row in read(ROOT / "results/keel_tables.jsonl") if row["seed"] in KEEL_SEEDS]
     return {
         "results": section(read(ROOT / "results/tables.jsonl")),
         "realworld": realworld.table(_reported("realworld", DEFAULTS)),
@@ -135,6 +136,7 @@ def made() -> dict[str, str]:
         "suite-behind": suite_report.behind_section(suite_rows),
         "suite-keel": suite_report.accuracy_section(keel_rows),
         "suite-keel-behind": suite_report.behind_section(keel_rows),
+        "suite-keel-untouched": suite_report.untouched_section(keel_rows),
         "suite-resolved": suite_report.resolved_section(suite_rows),
         "suite-probabilities": suite_report.probability_section(read(ROOT / "results/label_probabilities.jsonl")),
         "few-labels": few_labels.report(read(ROOT / "results/few_labels.jsonl")),

@@ -18,6 +18,7 @@ from on_tables.report import (
     published_rows,
     short_section,
     single_rival_table,
+    untouched_section,
 )
 from on_tables.systems import find_system
 from on_tables.trials import missing_trials
@@ -251,8 +252,11 @@ def test_the_readme_shows_the_best_rival_and_counts_cases():
     section = short_section(rows, further)
     assert "mean over 1 tables" in section
     assert "| sets by a weak classifier's doubts | 75.0 (trees) | **71.0** |" in section
-    assert "in 1 of 1 cases; on 2 further tables" in section
-    assert section.endswith("in 1 of 2.")
+    assert "in 1 of 1 cases; on 2 further tables in 1 of 2, " in section
+    assert section.endswith("on the 1 of these that it was developed without in 1 of 1.")  # tae
+    assert untouched_section(further).startswith(
+        "On the 1 of these tables that nothing was chosen on, default is behind in 1 of 1 cells."
+    )
 
 
 def test_the_page_shows_reporting_seeds_as_soon_as_there_are_rows():

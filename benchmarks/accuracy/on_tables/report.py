@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
-from on_tables.problems import CHOOSING_SEEDS, KINDS, REAL, REAL_KIND, REPORTING_SEEDS
+from on_tables.problems import CHOOSING_SEEDS, KEEL_HELD_BACK, KINDS, REAL, REAL_KIND, REPORTING_SEEDS
 from on_tables.systems import CEILINGS, DEFAULT, RIVALS
 
 from oneof.storage.rows import Row
@@ -253,7 +253,7 @@ def behind_section(rows: list[Row], subject: str = DEFAULT) -> str:
 def short_section(rows: list[Row], further_rows: list[Row], subject: str = DEFAULT) -> str:
     """Return the subject beside the best single rival for each kind of sets, and in how many cells it is behind, for the README.
 
-    Of the further rows, those of tables that the subject was developed without, only the cells in which it is behind are counted.
+    Of the further rows only the cells in which it is behind are counted, on all of their tables and on those that nothing was chosen on.
     """
     cells = collect(rows)
     made_cells = {key: systems for key, systems in cells.items() if key[1] in KINDS}
@@ -264,11 +264,22 @@ def short_section(rows: list[Row], further_rows: list[Row], subject: str = DEFAU
         lines.append(_line([KIND_TITLES[best.kind], rival, f"**{100 * best.mean:.1f}**"]))
     further_cells = collect(further_rows)
     n_further = len({table for table, _ in further_cells})
+    untouched = {key: systems for key, systems in further_cells.items() if key[0] in KEEL_HELD_BACK}
+    n_untouched = len({table for table, _ in untouched})
     behind = (
         f"`oneof` is behind the best rival of its table in {count_behind(made_cells, subject)} cases; "
-        f"on {n_further} further tables, which it was developed without, in {count_behind(further_cells, subject)}."
+        f"on {n_further} further tables in {count_behind(further_cells, subject)}, "
+        f"and on the {n_untouched} of these that it was developed without in {count_behind(untouched, subject)}."
     )
     return "\n".join([*lines, "", behind])
+
+
+def untouched_section(rows: list[Row], subject: str = DEFAULT) -> str:
+    """Return in how many cells of the tables that nothing was chosen on the subject is behind, and its gaps there."""
+    cells = {key: systems for key, systems in collect(rows).items() if key[0] in KEEL_HELD_BACK}
+    n_tables = len({table for table, _ in cells})
+    count = f"On the {n_tables} of these tables that nothing was chosen on, {subject} is behind in {count_behind(cells, subject)} cells."
+    return "\n\n".join([count, single_rival_table(cells, subject)])
 
 
 def count_behind(cells: Cells, subject: str) -> str:
