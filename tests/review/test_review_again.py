@@ -15,9 +15,7 @@ import pyarrow as pa
 import pytest
 from small_table import LABELS, ROLES, SMALL, command, frame
 
-from oneof.ensemble import pipeline
 from oneof.ensemble.accuracy import sample_order
-from oneof.ensemble.stacking import HEDGED
 from oneof.learners.config import FitConfig
 from oneof.review import session
 from oneof.review.session import Review
@@ -151,24 +149,6 @@ def test_the_command_takes_a_run_or_a_table(run: Run, folder: Path, capsys: pyte
     assert "accuracy on new rows" in said
     code, said, _ = command("fit", "--from", run.folder, "--out", folder / "run-9", capsys=capsys)
     assert "is finished already" in said
-
-
-def test_after_hedged_boosting_alone_all_learners_are_fitted(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The others were not stored, and beside the kernel alone it would be compared with less than before."""
-    learners = ("networks", "trees", "hedged_boosting", "kernel")
-    config = FitConfig(replace(ONE_LAYER, learners=learners))
-    with monkeypatch.context() as patch:
-        patch.setattr(
-            pipeline,
-            "weigh_ensemble",
-            lambda fitted, *_: np.array([float(learner.name == HEDGED) for learner in fitted]),
-        )
-        made = fit_table(folder / "animals.csv", folder / "hedged", FitSpec(ROLES, config=config))
-    assert made.model.learners == {HEDGED: 1.0}
-    found = fit_again(made.folder, folder / "hedged-2")
-    assert "networks" in found.model.learners
-    assert found.metadata["chosen"] == made.metadata["chosen"]
-    assert found.training["epochs"] == SMALL.epochs
 
 
 def test_a_table_that_changed_is_refused(folder: Path) -> None:

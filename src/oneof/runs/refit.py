@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from oneof.candidates.mask import Candidates
 from oneof.data.dataset import UNKNOWN, UNNAMED_PRIOR, Dataset, scatter_columns
 from oneof.ensemble.accuracy import gold_of_random_sample
-from oneof.ensemble.stacking import HEDGED
 from oneof.learners.base import WarmStart
 from oneof.learners.config import EnsembleConfig, NetworkConfig
 from oneof.learners.forest import Forest
@@ -75,15 +74,10 @@ class Refit:
         configs = []
         for chosen in self.run.metadata["chosen"]:
             hidden = ()
-            if "networks" in model.learners or self._has_hedged_boosting_alone:
+            if "networks" in model.learners:
                 hidden = tuple(chosen["hidden"])
             configs.append(NetworkConfig(**{**chosen, "hidden": hidden}))
         return tuple(dict.fromkeys(configs))
-
-    @property
-    def _has_hedged_boosting_alone(self) -> bool:
-        """Return whether hedged boosting predicts alone, which says nothing about the weights of the other learners."""
-        return list(self.run.model.learners) == [HEDGED]
 
     def _noisy_sets(self) -> NDArray[np.bool_]:
         """Return which sets [n] miss the truth according to the learners of the run, but for those that people decided."""
@@ -94,10 +88,9 @@ class Refit:
     def shorten(self, config: EnsembleConfig, n: int, n_classes: int) -> EnsembleConfig:
         """Return the config for networks that start from trained weights: fewer epochs, and on tables purification from the first one.
 
-        Learners without a weight in the run are left out. If a class was added, or if hedged boosting predicts alone, so that no other
-        learner was stored, the networks start from random weights, and the config is returned unchanged.
+        If a class was added, the networks start from random weights, and the config is returned unchanged.
         """
-        if n_classes != len(self.run.model.classes) or self._has_hedged_boosting_alone:
+        if n_classes != len(self.run.model.classes):
             return config
         config = config.for_size(n, n_classes)
         purify = config.purify
