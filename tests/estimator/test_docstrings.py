@@ -49,8 +49,8 @@ def test_what_none_stands_for_is_what_the_config_has():
     assert f"None: {CONFIG.lr} and {np.format_float_positional(CONFIG.weight_decay)}." in described("weight_decay")
     assert CONFIG.hidden == (128, 128)
     assert "None: two of 128" in described("hidden_layer_sizes")
-    assert len(CONFIG.learners) == 7
-    assert "None: all seven" in described("learners")
+    assert len(CONFIG.learners) == 6
+    assert "None: all six" in described("learners")
     assert all(f'"{name}"' in described("learners") for name in CONFIG.learners)
     assert CONFIG.without_networks().trees.count == 100
     assert "100 trees" in described("quick")

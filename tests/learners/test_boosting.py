@@ -18,11 +18,8 @@ from stages import context_for, make_dataset
 
 from oneof import PartialLabelClassifier
 from oneof.data.splits import cross_fit_splits
-from oneof.ensemble import stacking
-from oneof.ensemble.predictable_sets import Trust
-from oneof.ensemble.stacking import HEDGED
-from oneof.learners.base import FittedLearner, Predictions, Targets
-from oneof.learners.boosting import BoostingLearner, boost, hedged_targets, newton_steps
+from oneof.learners.base import Targets
+from oneof.learners.boosting import BoostingLearner, boost, newton_steps, targets_within
 from oneof.learners.config import BoostingConfig
 from oneof.runs.stored_model import checksum, load_model
 
@@ -45,17 +42,16 @@ def fit_boosting(x, sets, config=CONFIG, n_jobs=None):
     return BoostingLearner(config).fit(data, Targets.uniform(sets), context)
 
 
-def test_targets_without_a_hedge_are_the_gradient_of_the_log_likelihood_of_the_sets():
+def test_residuals_are_the_gradient_of_the_log_likelihood_of_the_sets():
     rng = np.random.default_rng(0)
     logits = rng.normal(size=(20, 5))
     sets = rng.random((20, 5)) < 0.5
     sets[:, 0] = True
-    uniform = sets / sets.sum(1, keepdims=True)
 
     def log_likelihood(logits):
         return np.log((softmax(logits, axis=1) * sets).sum(1))
 
-    residuals = hedged_targets(softmax(logits, axis=1), sets, uniform, hedge=0.0) - softmax(logits, axis=1)
+    residuals = targets_within(softmax(logits, axis=1), sets) - softmax(logits, axis=1)
     for j in range(5):
         nudge = np.zeros(5)
         nudge[j] = 1e-6
@@ -63,18 +59,14 @@ def test_targets_without_a_hedge_are_the_gradient_of_the_log_likelihood_of_the_s
         np.testing.assert_allclose(residuals[:, j], slope, atol=1e-8)
 
 
-@pytest.mark.parametrize("hedge", [0.0, 0.5, 1.0])
-def test_targets_are_distributions_over_the_sets(hedge):
+def test_targets_are_distributions_over_the_sets():
     rng = np.random.default_rng(1)
     sets = rng.random((30, 6)) < 0.4
     sets[:, 2] = True
-    uniform = sets / sets.sum(1, keepdims=True)
     probabilities = softmax(50 * rng.normal(size=(30, 6)), axis=1)  # some are zero on the whole set
-    targets = hedged_targets(probabilities, sets, uniform, hedge)
+    targets = targets_within(probabilities, sets)
     np.testing.assert_allclose(targets.sum(1), 1)
     assert not targets[~sets].any()
-    if hedge == 1.0:
-        np.testing.assert_allclose(targets, uniform)
 
 
 def test_a_step_sums_over_the_rows_of_its_leaf():
@@ -134,41 +126,6 @@ def test_workers_change_nothing():
     shared = fit_boosting(x, sets, n_jobs=2)
     np.testing.assert_array_equal(alone.oof.mean, shared.oof.mean)
     np.testing.assert_array_equal(alone.model(x), shared.model(x))
-
-
-def test_a_hedge_leaves_predictions_less_certain_and_no_worse_here():
-    x, labels, sets = stripes()
-    confidence = {}
-    for hedge in (0.0, 0.5):
-        probabilities = fit_boosting(x, sets, BoostingConfig(hedge=hedge, folds=3)).oof.mean
-        confidence[hedge] = probabilities.max(1).mean()
-        assert (probabilities.argmax(1) == labels).mean() > 0.9
-    assert confidence[0.5] < confidence[0.0] - 0.1
-
-
-def learner(name, probabilities, sets):
-    return FittedLearner(name, None, Predictions.from_single_model(probabilities.astype(np.float32), sets))
-
-
-@pytest.mark.parametrize("explained", [True, False])
-def test_hedged_boosting_predicts_alone_or_not_at_all(monkeypatch, explained):
-    """Alone only where features predict the wrong labels in the sets, and it finds more of the sets than the others."""
-    monkeypatch.setattr(stacking, "estimate_trust", lambda data, labels: Trust(in_labels=0.9 if explained else 1.0))
-    sets = np.eye(3, dtype=bool)[[0, 1, 2, 0]] | (np.arange(3) == 0)
-    data = make_dataset(np.zeros((4, 2)), sets)
-    context = context_for(data)
-    finds_three = np.eye(3)[[0, 1, 1, 0]]
-    finds_four = np.eye(3)[[0, 1, 2, 0]]
-
-    def weights(*learners):
-        fitted = [learner(name, found, sets) for name, found in learners]
-        return stacking.weigh_ensemble(fitted, data, context).tolist()
-
-    assert weights(("networks", finds_three), (HEDGED, finds_four)) == ([0.0, 1.0] if explained else [1.0, 0.0])
-    assert weights(("networks", finds_four), (HEDGED, finds_four)) == [1.0, 0.0]
-    assert weights(("networks", finds_four), (HEDGED, finds_three)) == [1.0, 0.0]
-    assert weights(("networks", finds_three), ("boosting", finds_three)) == [0.5, 0.5]
-    assert weights((HEDGED, finds_three)) == [1.0]
 
 
 def test_a_large_table_does_without():

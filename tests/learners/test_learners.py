@@ -261,7 +261,7 @@ def test_the_prior_says_which_learner_is_right():
     [
         (
             ("tree",),
-            r"learners must be some of networks, linear, trees, set_trees, boosting, hedged_boosting, kernel, or .*; got 'tree'\. Did you mean 'trees'\?",
+            r"learners must be some of networks, linear, trees, set_trees, boosting, kernel, or .*; got 'tree'\. Did you mean 'trees'\?",
         ),
         ((), r"learners must be some of networks, .*; got \(\)"),
         (SimpleNamespace(predict_proba=len), "without fit, get_params"),

@@ -99,7 +99,7 @@ class LearningOptions:
     method: Annotated[str | None, typer.Option(metavar="NAME", rich_help_panel=LEARNING, help="Loss to train with, such as proden, lws or cc. Default: balanced PRODEN, which suits most tables.")] = None
     purify: Annotated[bool, typer.Option("--purify/--no-purify", rich_help_panel=LEARNING, help="Remove candidates that the networks rule out while they train.")] = True
     train_on_gold: Annotated[bool, typer.Option("--train-on-gold", rich_help_panel=LEARNING, help="Train on the labels of --gold or --gold-file too. The accuracy that they measure is then too high.")] = False
-    learners: Annotated[list[str] | None, typer.Option(metavar="NAME", rich_help_panel=LEARNING, help="Learner to use: networks, linear, trees, set_trees, boosting, hedged_boosting or kernel. Repeatable. Default: all; held-out sets decide their weights.")] = None
+    learners: Annotated[list[str] | None, typer.Option(metavar="NAME", rich_help_panel=LEARNING, help="Learner to use: networks, linear, trees, set_trees, boosting or kernel. Repeatable. Default: all; held-out sets decide their weights.")] = None
     networks: Annotated[int | None, typer.Option(min=1, metavar="N", rich_help_panel=LEARNING, help="Number of networks to train; more take longer and give steadier results. Default: 5, on pictures 3 or 1.")] = None
     epochs: Annotated[int | None, typer.Option(min=1, metavar="N", rich_help_panel=LEARNING, help="Epochs of training. Default: 30, fewer on large tables; on pictures 100 on a GPU, 5 to 60 on a CPU.")] = None
     settings: Annotated[Path | None, typer.Option(metavar="FILE", rich_help_panel=LEARNING, help="Settings of the networks, as oneof tune writes them. Default: settings that suit most tables.")] = None

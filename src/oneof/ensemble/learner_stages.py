@@ -11,7 +11,7 @@ import torch
 
 from oneof.data.dataset import BoolArray, Dataset, FloatArray, IntArray
 from oneof.ensemble.set_likelihood import choose_raw_set_temperature
-from oneof.ensemble.stacking import HEDGED, combine_within_sets, significantly_better, weigh_learners
+from oneof.ensemble.stacking import combine_within_sets, significantly_better, weigh_learners
 from oneof.learners.base import Context, FittedLearner, Predictions, Targets
 from oneof.learners.boosting import BoostingLearner
 from oneof.learners.config import NetworkConfig
@@ -276,10 +276,8 @@ def _tree_learners(
     if "set_trees" in config.learners and forest_config.is_affordable(*shape) and not data.has_prior:
         grow = GrowOnSets(config.set_trees)
         learners.append(TreeLearner(forest_config, is_useful, grow, name="set_trees", is_nested=True))
-    boosting_configs = {"boosting": config.boosting, HEDGED: config.hedged_boosting}
-    for name, boosting_config in boosting_configs.items():
-        if name in config.learners and boosting_config.is_affordable(*shape) and not data.has_prior:
-            learners.append(BoostingLearner(boosting_config, name))
+    if "boosting" in config.learners and config.boosting.is_affordable(*shape) and not data.has_prior:
+        learners.append(BoostingLearner(config.boosting))
     return learners
 
 

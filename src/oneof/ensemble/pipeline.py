@@ -5,8 +5,7 @@
    agreement with the sets ranks the scalings; labels that another candidate clearly dominates are removed.
 3. Networks and linear models are trained on the sets, with the best scalings; trees and the user's own classifiers on the resulting soft
    labels; other trees, some of them boosted, on the sets alone. Every learner predicts rows that it was not trained on.
-4. Held-out sets weight the learners, or choose hedged boosting alone (`oneof.ensemble.stacking`). The accuracy on new rows is estimated
-   from held-out predictions.
+4. Held-out sets weight the learners. The accuracy on new rows is estimated from held-out predictions.
 5. The learners' weighted mean, and the votes where there are any, resolve the label of every row. Probabilities are lowered where sets
    seem to miss the true label, where features predict which wrong labels are in the sets, and where nothing was learned; probabilities
    of the input that features explain stay as they are. New rows are predicted no more confidently than rows whose set is known.
@@ -40,7 +39,7 @@ from oneof.ensemble.model import Model, represent_rows
 from oneof.ensemble.predictable_sets import MIN_TRUST, estimate_trust, trust_on_new_rows
 from oneof.ensemble.records import FitResult, describe_fit, describe_rows, learner_rows, training_record
 from oneof.ensemble.resolve import allowed_labels, resolve_labels
-from oneof.ensemble.stacking import combine_predictions, weigh_ensemble
+from oneof.ensemble.stacking import combine_predictions, weigh_learners
 from oneof.ensemble.training_sets import choose_training_sets
 from oneof.ensemble.votes_alone import resolve_votes_alone
 from oneof.learners.base import Context, FittedLearner, Resources, Targets, WarmStart, trained_networks
@@ -173,7 +172,7 @@ def fit_learners(data: Dataset, context: Context) -> FittedStages:
 
     # 4. The weight of each learner.
     learners = [*networks.best, *label_learners.learners]
-    weights = weigh_ensemble(learners, data, context)
+    weights = weigh_learners(learners, data, context)
     return FittedStages(
         kernels=kernels,
         networks=networks,

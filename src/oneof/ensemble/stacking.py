@@ -6,7 +6,6 @@ import numpy as np
 import torch
 
 from oneof.data.dataset import BoolArray, Dataset, FloatArray
-from oneof.ensemble.predictable_sets import estimate_trust
 from oneof.ensemble.set_likelihood import likelihood_given_label
 from oneof.learners.base import Context, FittedLearner, Predictions
 from oneof.metrics import MEANS, criteria
@@ -16,7 +15,6 @@ PSEUDO_ROWS = 100  # with the same prediction by all learners, so that weights f
 PSEUDO_ROWS_SELECTION = 10  # the same while deciding which learners are left out
 EM_ROUNDS = 200
 MAX_WEIGHING_ROWS = 50_000  # of a large table, from which weights are estimated
-HEDGED = "hedged_boosting"  # the learner that may predict alone
 
 
 def weigh_learners(learners: Sequence[FittedLearner], data: Dataset, context: Context) -> FloatArray:
@@ -27,37 +25,6 @@ def weigh_learners(learners: Sequence[FittedLearner], data: Dataset, context: Co
     if data.has_prior:
         prior = data.prior[held_out]
     return learner_weights(predictions, context.evaluation_sets[held_out], prior)
-
-
-def weigh_ensemble(learners: Sequence[FittedLearner], data: Dataset, context: Context) -> FloatArray:
-    """Return the weight of each learner [k]; hedged boosting predicts alone or, if there are others, not at all.
-
-    It predicts alone if features predict which wrong labels are in the sets, and its best labels are in more of the held-out sets than
-    those of the others' weighted mean. The others may then have settled on the same wrong labels, which the likelihood of the sets does
-    not show, since these labels are in the sets. Hedged boosting does not settle, and does not use labels of other learners. The true
-    label is in every set and a wrong one only in some, so predictions that lie in more of the sets are more often right.
-    """
-    is_hedged = np.array([learner.name == HEDGED for learner in learners])
-    if is_hedged.all() or not is_hedged.any():
-        return weigh_learners(learners, data, context)
-    others = [learner for learner in learners if learner.name != HEDGED]
-    weights = np.zeros(len(learners))
-    weights[~is_hedged] = weigh_learners(others, data, context)
-    combined = combine_predictions(learners, weights)
-    hedged = learners[int(is_hedged.argmax())].oof
-    rows = np.flatnonzero(combined.held_out & hedged.held_out)
-    sets = context.evaluation_sets[rows]
-    if _count_covered(hedged.mean[rows], sets) <= _count_covered(combined.mean[rows], sets):
-        return weights
-    labels = np.where(data.candidates.mask, combined.mean, -1).argmax(1)
-    if estimate_trust(data, labels).in_labels == 1:
-        return weights
-    return is_hedged.astype(float)
-
-
-def _count_covered(probabilities: FloatArray, candidates: BoolArray) -> int:
-    """Return for how many rows the most probable label is a candidate."""
-    return int(candidates[np.arange(len(candidates)), probabilities.argmax(1)].sum())
 
 
 def combine_predictions(learners: Sequence[FittedLearner], weights: FloatArray) -> Predictions:

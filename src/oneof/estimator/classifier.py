@@ -56,10 +56,10 @@ class PartialLabelClassifier(BasePartialLabelClassifier):
         Number of networks in the ensemble, and of linear models; they train together.
     learners : tuple, list or None, default=None
         Learners to combine: any of "networks", "linear", "trees" (trained on the most probable labels by the others), "set_trees" and
-        "boosting" (on the sets), "hedged_boosting" (on the sets, with targets that stay spread over them), "kernel", and classifiers with scikit-learn's `fit` and `predict_proba`, pipelines included. A classifier is fitted on the
+        "boosting" (on the sets), "kernel", and classifiers with scikit-learn's `fit` and `predict_proba`, pipelines included. A classifier is fitted on the
         most probable label of each row as a whole number, with its probability as `sample_weight`; one that takes no weights is fitted
         on rows drawn with that probability. `save` writes classifiers that consist of scikit-learn's own types, if skops is installed.
-        None: all seven, the boosting without a hedge from 1,000 rows on. A learner that does not help on held-out sets gets weight 0.
+        None: all six, boosting from 1,000 rows on. A learner that does not help on held-out sets gets weight 0.
     quick : bool, default=False
         Give a first answer in a second or two: the kernel and 100 trees, no network.
     epochs, batch_size : int or None, default=None

@@ -1,18 +1,16 @@
 r"""Boost regression trees on candidate sets, without other learners.
 
-    p = softmax(F),     q_ij  =  (1 - h) p_ij / sum_{k in S_i} p_ik  +  h / |S_i|     for j in S_i, else 0
+    p = softmax(F),     q_ij  =  p_ij / sum_{k in S_i} p_ik     for j in S_i, else 0
     F  <-  F + eta T,   T a regression tree on q - p whose leaves take a Newton step
 
-Without a hedge, q - p is the gradient of log sum_{j in S} p_j, the log-likelihood of the sets, and boosting confirms its own guesses until it
-has settled on one label of each set. A hedge h keeps a share of the targets spread evenly over the set. Hedged boosting learns less where
-wrong labels are in the sets by chance, and is misled less where features predict which wrong labels are in them.
+q - p is the gradient of log sum_{j in S} p_j, the log-likelihood of the sets.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +37,8 @@ class BoostedTrees:
     trees: Forest  # of all folds, the same number for each; the label of a leaf is its row of `steps`
     steps: NDArray[np.float32]  # [leaves, c] what a leaf adds to the logits
     start: NDArray[np.float32]  # [folds, c] logits before the first tree
-    kind: str = "boosting"  # name of the learner
+
+    kind: ClassVar = "boosting"
 
     def __call__(self, x: NDArray[Any], device: Any = "cpu") -> NDArray[np.float32]:
         """Return probabilities [n, c] of features x [n, d]."""
@@ -82,7 +81,6 @@ class BoostingLearner:
     """Boosts trees for each fold on the sets of the other rows."""
 
     config: BoostingConfig = BoostingConfig()  # noqa: RUF009 - frozen
-    name: str = "boosting"
 
     def fit(self, data: Dataset, targets: Targets, context: Context) -> FittedLearner:
         """Fit on the sets of the targets; their soft labels are not used. The set of a row has no influence on its own `oof`."""
@@ -99,9 +97,9 @@ class BoostingLearner:
         probabilities = np.zeros((n, c), dtype=np.float32)
         for (_, held_out), fold_model in zip(folds, fold_models, strict=True):
             probabilities[held_out] = fold_model(data.features[held_out])
-        model = replace(_merge(fold_models), kind=self.name)
+        model = _merge(fold_models)
         oof = Predictions.from_single_model(probabilities, context.evaluation_sets)
-        return FittedLearner(self.name, model, oof, is_nested=True)
+        return FittedLearner(model.kind, model, oof, is_nested=True)
 
 
 class _FoldJob(NamedTuple):
@@ -135,8 +133,8 @@ def boost(
 
     n = len(sets)
     rng = np.random.default_rng(seed)
-    uniform = sets / sets.sum(1, keepdims=True)
-    start = np.log(uniform.mean(0) + SMOOTHING)
+    label_shares = Targets.uniform(sets).soft_labels.mean(0)
+    start = np.log(label_shares + SMOOTHING)
     logits = np.tile(start, (n, 1))
     sample_size = min(n, max(10, int(config.row_share * n)))
     origin = np.zeros(x.shape[1])
@@ -145,7 +143,7 @@ def boost(
     n_leaves = 0  # of the trees so far
     for _ in range(config.rounds):
         probabilities = softmax(logits, axis=1)
-        residuals = hedged_targets(probabilities, sets, uniform, config.hedge) - probabilities
+        residuals = targets_within(probabilities, sets) - probabilities
         sample = rng.permutation(n)[:sample_size]
         regressor = ExtraTreeRegressor(
             max_leaf_nodes=config.max_leaf_nodes,
@@ -165,16 +163,14 @@ def boost(
     return BoostedTrees(concatenate(trees), all_steps, start[None].astype(np.float32))
 
 
-def hedged_targets(probabilities: FloatArray, sets: BoolArray, uniform: FloatArray, hedge: float) -> FloatArray:
-    """Return the targets q [n, c]: probabilities within each set, mixed with the uniform distribution over it.
+def targets_within(probabilities: FloatArray, sets: BoolArray) -> FloatArray:
+    """Return the targets q [n, c]: the probabilities within each set.
 
-    >>> sets = np.array([[True, True, False]])
-    >>> hedged_targets(np.array([[0.6, 0.2, 0.2]]), sets, sets / 2, hedge=0.5).round(3).tolist()
-    [[0.625, 0.375, 0.0]]
+    >>> targets_within(np.array([[0.6, 0.2, 0.2]]), np.array([[True, True, False]])).round(3).tolist()
+    [[0.75, 0.25, 0.0]]
     """
     within = np.where(sets, probabilities + np.finfo(np.float64).tiny, 0.0)
-    within /= within.sum(1, keepdims=True)
-    return (1 - hedge) * within + hedge * uniform
+    return np.asarray(within / within.sum(1, keepdims=True))
 
 
 def newton_steps(leaf: IntArray, residuals: FloatArray, probabilities: FloatArray) -> FloatArray:

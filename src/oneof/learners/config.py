@@ -18,7 +18,7 @@ from oneof.purify import Pop, Purify
 from oneof.storage.did_you_mean import did_you_mean
 from oneof.training.optimize import SGD
 
-LEARNERS = ("networks", "linear", "trees", "set_trees", "boosting", "hedged_boosting", "kernel")
+LEARNERS = ("networks", "linear", "trees", "set_trees", "boosting", "kernel")
 _LEARNER_CHOICES = f"some of {', '.join(LEARNERS)}, or scikit-learn classifiers with predict_proba"
 MAX_EPOCHS = 30
 MIN_EPOCHS = 5
@@ -26,7 +26,7 @@ MAX_ROW_EPOCHS = 1_200_000  # rows x epochs above which networks get fewer epoch
 MAX_CELL_EPOCHS = 150_000_000  # rows x classes x epochs, likewise
 MAX_BATCH = 256  # of large tables: with larger ones, 100,000 rows gave a worse model than 30,000, in as much time
 MAX_HIDDEN_COLUMNS = 4096  # above which networks have no hidden layers
-MIN_BOOSTING_ROWS = 1000  # below which boosting without a hedge gains nothing in the mean
+MIN_BOOSTING_ROWS = 1000  # below which boosting gains nothing in the mean
 VIEWS = {"upright": "upright", "natural": "pop", "none": "plain"}
 """Augmentations of pictures by name, each with its recipe in `oneof.data.augment`."""
 
@@ -79,7 +79,6 @@ class BoostingConfig:
     learning_rate: float = 0.1
     max_leaf_nodes: int = 64
     row_share: float = 0.6  # of the rows, drawn for each tree
-    hedge: float = 0.0  # share of the targets that stays spread evenly over the set
     folds: int = 5
     max_rows: int = 10_000  # that a fold is boosted on
     max_cells: int = 200_000  # rows x classes above which nothing is boosted
@@ -101,7 +100,6 @@ class EnsembleConfig:
     trees: TreesConfig = TreesConfig()
     set_trees: SetTreesConfig = SetTreesConfig()
     boosting: BoostingConfig = BoostingConfig()
-    hedged_boosting: BoostingConfig = BoostingConfig(max_leaf_nodes=16, hedge=0.5)
     # None: sets are not purified before training; the kernel then only ranks scalings, unless there are no networks
     kernel: KernelConfig | None = KernelConfig()  # noqa: RUF009 - frozen
     margin: float = 0.3  # by which another candidate must lead for a label to be removed before training
@@ -158,9 +156,9 @@ class EnsembleConfig:
         With very many columns a hidden layer takes most of the time, and linear models predict as well.
 
         >>> EnsembleConfig().for_shape(5000, 10_000).learners
-        ('linear', 'trees', 'set_trees', 'boosting', 'hedged_boosting', 'kernel')
+        ('linear', 'trees', 'set_trees', 'boosting', 'kernel')
         >>> EnsembleConfig().for_shape(500, 10).learners
-        ('networks', 'linear', 'trees', 'set_trees', 'hedged_boosting', 'kernel')
+        ('networks', 'linear', 'trees', 'set_trees', 'kernel')
         """
         if self.learners != LEARNERS:
             return self
@@ -181,7 +179,6 @@ class EnsembleConfig:
             "trees": self.trees,
             "set_trees": self.set_trees.trees,
             "boosting": self.boosting,
-            "hedged_boosting": self.hedged_boosting,
         }
         sampled = {}
         for name, config in cross_fitted.items():

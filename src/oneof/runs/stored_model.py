@@ -59,7 +59,7 @@ _METADATA = {
     "classes": [str],
     "encoding": _ENCODING,
     "members": [dict],  # of _TABLE_MEMBER or _PICTURE_MEMBER
-    "others": [{"trees", "set_trees", "boosting", "hedged_boosting", "kernel", "own"}],
+    "others": [{"trees", "set_trees", "boosting", "kernel", "own"}],
     "shares": [NUMBER],
     "sharpness": NUMBER,
     "calibration": {"by": str, "reason": str, "rows": int, "accuracy": [[NUMBER]], "scores": [NUMBER]},
@@ -603,8 +603,8 @@ def _build_learner(
         arrays[name] = tensor.numpy()
     if kind in ("trees", "set_trees"):
         return _build_forest(kind, arrays, d, c)
-    if kind in ("boosting", "hedged_boosting"):
-        return _build_boosted_trees(kind, arrays, d, c)
+    if kind == "boosting":
+        return _build_boosted_trees(arrays, d, c)
     return _build_kernel_ensemble(arrays, inverse_temperature, d, c)
 
 
@@ -626,7 +626,7 @@ def _build_forest(kind: str, arrays: dict[str, NDArray[Any]], d: int, c: int) ->
     return forest
 
 
-def _build_boosted_trees(kind: str, arrays: dict[str, NDArray[Any]], d: int, c: int) -> BoostedTrees | None:
+def _build_boosted_trees(arrays: dict[str, NDArray[Any]], d: int, c: int) -> BoostedTrees | None:
     """Return the boosted trees with these arrays, or None if they do not fit."""
     if set(arrays) != {*_FOREST_ARRAYS, *_BOOSTING_ARRAYS}:
         return None
@@ -634,7 +634,7 @@ def _build_boosted_trees(kind: str, arrays: dict[str, NDArray[Any]], d: int, c: 
         return None
     right, feature, threshold, root, origin = (arrays[name] for name in _FOREST_ARRAYS)
     trees = Forest(right, feature, threshold, root, origin, classes=len(arrays["steps"]))
-    boosted = BoostedTrees(trees, arrays["steps"], arrays["start"], kind)
+    boosted = BoostedTrees(trees, arrays["steps"], arrays["start"])
     if boosted.is_malformed(d, c):
         return None
     return boosted
